@@ -1,0 +1,3 @@
+use super::table::OpDef;
+
+pub(super) const OPS: &[OpDef] = &[];

@@ -1,0 +1,1 @@
+//! Shape inference: types in, type or error out; no builder, no I/O.
