@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-# Lowerings change without the crate's version changing, so a cache of an earlier run may hold outdated programs. Workers
-# of pytest-xdist inherit the variable, and so share the directory.
+# Lowerings change without the crate's version changing, so a cache of an earlier run may hold outdated programs.
+# Workers of pytest-xdist inherit the variable, and so share the directory.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _cache = tempfile.mkdtemp(prefix="torch_tpu_test_cache_")
     os.environ["TORCH_TPU_CACHE_DIR"] = _cache
@@ -49,7 +49,7 @@ def script() -> Script:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(_PRIVATE)}
         inherited["TORCH_TPU_CACHE_DIR"] = os.environ["TORCH_TPU_CACHE_DIR"]
         inherited["PYTHONPATH"] = os.pathsep.join(
-            [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+            [str(Path(__file__).parent / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
         )
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(source)],
