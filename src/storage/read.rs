@@ -1,0 +1,103 @@
+//! The value of a window: what a program puts in front of an operator that reads a view.
+
+use super::bitcast::reinterpret;
+use super::plan::plan;
+use super::steps::Step;
+use super::window::Window;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shape::numel;
+use crate::stablehlo::{Comparison, Func, GatherDims, Value};
+
+/// The window's logical value (dims = sizes, dtype = window.dtype) from the base buffer's value.
+pub fn read(f: &mut Func, base: &Value, window: &Window) -> Result<Value> {
+    window.check(base.numel() as usize * base.dtype().bytes())?;
+    if window.numel() == 0 {
+        return Ok(f.constant(window.dtype, &window.sizes, 0));
+    }
+    let value = if let Some((parts, imaginary)) = window.part_of(base.dtype()) {
+        let part = if imaginary { f.imag(base)? } else { f.real(base)? };
+        read_steps(f, &part, &parts)?
+    } else if window.dtype.is_bool() && !base.dtype().is_bool() {
+        let bytes = read(
+            f,
+            base,
+            &Window {
+                dtype: DType::U8,
+                ..window.clone()
+            },
+        )?;
+        return f.compare_const(Comparison::Ne, &bytes, 0);
+    } else {
+        let x = reinterpret(f, base, window.dtype)?;
+        read_steps(f, &x, window)?
+    };
+    flip(f, value, window)
+}
+
+/// The value with the window's conjugate and negative bits applied; its own inverse.
+pub(super) fn flip(f: &mut Func, value: Value, window: &Window) -> Result<Value> {
+    let value = if window.neg { f.neg(&value)? } else { value };
+    if !(window.conj && value.dtype().is_complex()) {
+        return Ok(value);
+    }
+    let (real, imag) = (f.real(&value)?, f.imag(&value)?);
+    let imag = f.neg(&imag)?;
+    f.complex(&real, &imag)
+}
+
+fn read_steps(f: &mut Func, x: &Value, window: &Window) -> Result<Value> {
+    if window.is_whole(x.ty()) {
+        return f.reshape(x, &window.sizes);
+    }
+    let mut value = x.clone();
+    for step in plan(x.dims(), window) {
+        value = forward(f, &value, &step)?;
+    }
+    Ok(value)
+}
+
+/// What `step` makes of `x`.
+pub(super) fn forward(f: &mut Func, x: &Value, step: &Step) -> Result<Value> {
+    match step {
+        Step::Slice { start, limit, stride } => f.slice(x, start, limit, stride),
+        Step::Pad { high } => {
+            let zero = f.constant(x.dtype(), &[], 0);
+            let none = vec![0; x.rank()];
+            f.pad(x, &zero, &none, high, &none)
+        }
+        Step::Reshape(dims) => f.reshape(x, dims),
+        Step::Transpose(permutation) => f.transpose(x, permutation),
+        Step::Broadcast { dims, axes } => f.broadcast_in_dim(x, dims, axes),
+        Step::Take { axis, dims } => {
+            let indices = positions(f, x.dim(*axis), dims)?;
+            let mut slice_sizes = x.dims().to_vec();
+            slice_sizes[*axis] = 1;
+            let gather = GatherDims {
+                offset_dims: (0..x.rank()).filter(|other| other != axis).collect(),
+                collapsed_slice_dims: vec![*axis],
+                start_index_map: vec![*axis],
+                index_vector_dim: 1,
+                ..GatherDims::default()
+            };
+            f.gather(x, &indices, &gather, &slice_sizes, false)
+        }
+    }
+}
+
+/// `Σ stride · index` over all indices of the `(size, stride)` dims in row-major order: `[n, 1]`, each less than `limit`.
+pub(super) fn positions(f: &mut Func, limit: i64, dims: &[(i64, i64)]) -> Result<Value> {
+    let dtype = if limit <= i64::from(i32::MAX) {
+        DType::I32
+    } else {
+        DType::I64
+    };
+    let sizes: Vec<i64> = dims.iter().map(|dim| dim.0).collect();
+    let mut sum = f.constant(dtype, &sizes, 0);
+    for (axis, &(_, stride)) in dims.iter().enumerate() {
+        let index = f.iota(dtype, &sizes, axis)?;
+        let scaled = f.binary_const(crate::stablehlo::Binary::Multiply, &index, stride)?;
+        sum = f.add(&sum, &scaled)?;
+    }
+    f.reshape(&sum, &[numel(&sizes), 1])
+}
