@@ -4,6 +4,9 @@
 def device_name() -> str:
     """`"tpu"` or `"neuron"`: the device type of this process, from `TORCH_TPU_DEVICE`. No device work."""
 
+def set_search_paths(paths: list[str]) -> None:
+    """Folders with installed packages, in which plugin wheels are looked for. The first call counts."""
+
 def initialize() -> None:
     """Load a PJRT plugin and create the client, once. `RuntimeError` lists what was tried when none is found."""
 

@@ -71,6 +71,7 @@ def _register() -> str:
         native = importlib.import_module("torch_tpu._C")
     except ImportError as error:
         raise ImportError(_native_failure(error)) from error
+    native.set_search_paths([path for path in sys.path if os.path.isabs(path) and os.path.isdir(path)])
     name: str = native.device_name()
     if owner != name:
         torch.utils.rename_privateuse1_backend(name)
