@@ -23,6 +23,17 @@ pub fn reinterpreted_dims(base: &TensorType, dtype: DType) -> Dims {
     dims
 }
 
+/// The dtype as which elements of `dtype` travel between a base of dtype `base` and a window's value: a bool in other bytes as uint8, so
+/// that bytes beside the window keep whatever they hold, an 8-bit float always, since the CPU plugin moves those through float16 and makes
+/// all NaNs one.
+pub(super) fn carrier(dtype: DType, base: DType) -> DType {
+    match dtype {
+        DType::F8E5M2 | DType::F8E4M3FN => DType::U8,
+        DType::Bool if base != DType::Bool => DType::U8,
+        other => other,
+    }
+}
+
 /// `x` seen as `dtype`, of [`reinterpreted_dims`].
 pub fn reinterpret(f: &mut Func, x: &Value, dtype: DType) -> Result<Value> {
     if x.dtype() == dtype {

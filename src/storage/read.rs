@@ -1,13 +1,16 @@
 //! The value of a window: what a program puts in front of an operator that reads a view.
 
-use super::bitcast::reinterpret;
+use super::bitcast::{carrier, reinterpret};
 use super::plan::plan;
 use super::steps::Step;
 use super::window::Window;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::shape::numel;
-use crate::stablehlo::{Comparison, Func, GatherDims, Value};
+use crate::shape::{Dims, numel};
+use crate::stablehlo::{Binary, Func, GatherDims, Value};
+
+/// Overlapping dims up to this size are read as that many slices, longer ones by a gather, which TPUs are slow at.
+const STACKED: i64 = 16;
 
 /// The window's logical value (dims = sizes, dtype = window.dtype) from the base buffer's value.
 pub fn read(f: &mut Func, base: &Value, window: &Window) -> Result<Value> {
@@ -15,22 +18,16 @@ pub fn read(f: &mut Func, base: &Value, window: &Window) -> Result<Value> {
     if window.numel() == 0 {
         return Ok(f.constant(window.dtype, &window.sizes, 0));
     }
+    let carrier = carrier(window.dtype, base.dtype());
     let value = if let Some((parts, imaginary)) = window.part_of(base.dtype()) {
         let part = if imaginary { f.imag(base)? } else { f.real(base)? };
         read_steps(f, &part, &parts)?
-    } else if window.dtype.is_bool() && !base.dtype().is_bool() {
-        let bytes = read(
-            f,
-            base,
-            &Window {
-                dtype: DType::U8,
-                ..window.clone()
-            },
-        )?;
-        return f.compare_const(Comparison::Ne, &bytes, 0);
+    } else if window.dtype == base.dtype() && window.is_whole(base.ty()) {
+        f.reshape(base, &window.sizes)?
     } else {
-        let x = reinterpret(f, base, window.dtype)?;
-        read_steps(f, &x, window)?
+        let x = reinterpret(f, base, carrier)?;
+        let value = read_steps(f, &x, window)?;
+        reinterpret(f, &value, window.dtype)?
     };
     flip(f, value, window)
 }
@@ -47,9 +44,6 @@ pub(super) fn flip(f: &mut Func, value: Value, window: &Window) -> Result<Value>
 }
 
 fn read_steps(f: &mut Func, x: &Value, window: &Window) -> Result<Value> {
-    if window.is_whole(x.ty()) {
-        return f.reshape(x, &window.sizes);
-    }
     let mut value = x.clone();
     for step in plan(x.dims(), window) {
         value = forward(f, &value, &step)?;
@@ -69,20 +63,47 @@ pub(super) fn forward(f: &mut Func, x: &Value, step: &Step) -> Result<Value> {
         Step::Reshape(dims) => f.reshape(x, dims),
         Step::Transpose(permutation) => f.transpose(x, permutation),
         Step::Broadcast { dims, axes } => f.broadcast_in_dim(x, dims, axes),
-        Step::Take { axis, dims } => {
-            let indices = positions(f, x.dim(*axis), dims)?;
-            let mut slice_sizes = x.dims().to_vec();
-            slice_sizes[*axis] = 1;
-            let gather = GatherDims {
-                offset_dims: (0..x.rank()).filter(|other| other != axis).collect(),
-                collapsed_slice_dims: vec![*axis],
-                start_index_map: vec![*axis],
-                index_vector_dim: 1,
-                ..GatherDims::default()
-            };
-            f.gather(x, &indices, &gather, &slice_sizes, false)
-        }
+        Step::Take { axis, dims } => match dims[..] {
+            [outer, inner] if outer.0.min(inner.0) <= STACKED => stack(f, x, *axis, outer, inner),
+            _ => gather(f, x, *axis, dims),
+        },
     }
+}
+
+fn gather(f: &mut Func, x: &Value, axis: usize, dims: &[(i64, i64)]) -> Result<Value> {
+    let indices = positions(f, x.dim(axis), dims)?;
+    let mut slice_sizes = x.dims().to_vec();
+    slice_sizes[axis] = 1;
+    let gather = GatherDims {
+        offset_dims: (0..x.rank()).filter(|&other| other != axis).collect(),
+        collapsed_slice_dims: vec![axis],
+        start_index_map: vec![axis],
+        index_vector_dim: 1,
+        ..GatherDims::default()
+    };
+    f.gather(x, &indices, &gather, &slice_sizes, false)
+}
+
+/// Two overlapping dims (`unfold`) as slices side by side, one for each index of the shorter dim.
+fn stack(f: &mut Func, x: &Value, axis: usize, outer: (i64, i64), inner: (i64, i64)) -> Result<Value> {
+    let outer_is_short = outer.0 <= inner.0;
+    let (short, long) = if outer_is_short { (outer, inner) } else { (inner, outer) };
+    let mut dims = Dims::from_slice(x.dims());
+    dims[axis] = long.0;
+    dims.insert(axis + usize::from(!outer_is_short), 1);
+    let (mut start, mut limit, mut stride) = (vec![0; x.rank()], x.dims().to_vec(), vec![1; x.rank()]);
+    stride[axis] = long.1;
+    let mut slices = Vec::new();
+    for index in 0..short.0 {
+        start[axis] = index * short.1;
+        limit[axis] = start[axis] + (long.0 - 1) * long.1 + 1;
+        let slice = f.slice(x, &start, &limit, &stride)?;
+        slices.push(f.reshape(&slice, &dims)?);
+    }
+    let stacked = f.concatenate(&slices, axis + usize::from(!outer_is_short))?;
+    let mut flat = Dims::from_slice(x.dims());
+    flat[axis] = outer.0 * inner.0;
+    f.reshape(&stacked, &flat)
 }
 
 /// `Σ stride · index` over all indices of the `(size, stride)` dims in row-major order: `[n, 1]`, each less than `limit`.
@@ -96,7 +117,7 @@ pub(super) fn positions(f: &mut Func, limit: i64, dims: &[(i64, i64)]) -> Result
     let mut sum = f.constant(dtype, &sizes, 0);
     for (axis, &(_, stride)) in dims.iter().enumerate() {
         let index = f.iota(dtype, &sizes, axis)?;
-        let scaled = f.binary_const(crate::stablehlo::Binary::Multiply, &index, stride)?;
+        let scaled = f.binary_const(Binary::Multiply, &index, stride)?;
         sum = f.add(&sum, &scaled)?;
     }
     f.reshape(&sum, &[numel(&sizes), 1])

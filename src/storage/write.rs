@@ -1,6 +1,6 @@
 //! The base after a write through a window: what a program puts behind an operator that writes to a view.
 
-use super::bitcast::{reinterpret, restore};
+use super::bitcast::{carrier, reinterpret, restore};
 use super::plan::plan;
 use super::read::{flip, forward, positions};
 use super::steps::{Step, unstrided};
@@ -29,20 +29,10 @@ pub fn write(f: &mut Func, base: &Value, window: &Window, value: &Value) -> Resu
             f.complex(&real, &imag)
         };
     }
-    if window.dtype.is_bool() && !base.dtype().is_bool() {
-        // As bytes, so that the other elements keep whatever they hold.
-        let bytes = f.convert(&value, DType::U8)?;
-        return write(
-            f,
-            base,
-            &Window {
-                dtype: DType::U8,
-                ..window.clone()
-            },
-            &bytes,
-        );
-    }
-    let x = reinterpret(f, base, window.dtype)?;
+    // In the carrier's dtype, so that bytes beside the window keep whatever they hold.
+    let carrier = carrier(window.dtype, base.dtype());
+    let value = reinterpret(f, &value, carrier)?;
+    let x = reinterpret(f, base, carrier)?;
     let y = write_steps(f, &x, window, &value)?;
     restore(f, base, &y)
 }
@@ -102,9 +92,6 @@ fn overlapping() -> Error {
 }
 
 fn write_steps(f: &mut Func, x: &Value, window: &Window, value: &Value) -> Result<Value> {
-    if window.is_whole(x.ty()) {
-        return f.reshape(value, x.dims());
-    }
     let steps = unstrided(x.dims(), plan(x.dims(), window));
     // The values on the way in, then the way back out with the new ones.
     let mut before = vec![x.clone()];
