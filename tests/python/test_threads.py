@@ -63,7 +63,7 @@ def test_a_compile_lets_other_python_threads_run():
         (x[:n].softmax(-1) @ x).cpu()
     done.set()
     thread.join()
-    assert len(ticks) > 10
+    assert len(ticks) >= 5
 
 
 def test_writes_to_tensors_of_each_thread():
