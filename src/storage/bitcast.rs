@@ -23,15 +23,22 @@ pub fn reinterpreted_dims(base: &TensorType, dtype: DType) -> Dims {
     dims
 }
 
-/// The dtype as which elements of `dtype` travel between a base of dtype `base` and a window's value: a bool in other bytes as uint8, so
-/// that bytes beside the window keep whatever they hold, an 8-bit float always, since the CPU plugin moves those through float16 and makes
-/// all NaNs one.
+/// The dtype as which elements of `dtype` travel between a base of dtype `base` and a window's value: the base's own where the sizes are
+/// equal, so that only the window's elements are recast. Bools and 8-bit floats in other bytes are moved as bytes, which keeps what lies
+/// beside them.
 pub(super) fn carrier(dtype: DType, base: DType) -> DType {
-    match dtype {
-        DType::F8E5M2 | DType::F8E4M3FN => DType::U8,
-        DType::Bool if base != DType::Bool => DType::U8,
-        other => other,
+    match (dtype.bytes() == base.bytes(), dtype.bytes()) {
+        (true, _) if base.is_bool() && is_small_float(dtype) => DType::U8,
+        (true, _) if base.is_bool() => dtype,
+        (true, _) => base,
+        (false, 1) => DType::U8,
+        (false, _) => dtype,
     }
+}
+
+/// The CPU plugin moves these through float16, which makes all NaNs one: bases of them are moved as bytes.
+pub(super) fn is_small_float(dtype: DType) -> bool {
+    matches!(dtype, DType::F8E5M2 | DType::F8E4M3FN)
 }
 
 /// `x` seen as `dtype`, of [`reinterpreted_dims`].

@@ -178,8 +178,13 @@ fn advance(steps: &mut Steps, axes: Vec<Axis>) -> Vec<Axis> {
             range(axis.start, axis.start + outer.extent() + 1, outer.stride, 0);
             next.push(done(outer.size, Some(outer)));
         } else if outer.stride < reach {
-            let at = range(axis.start, axis.start + axis.extent() + 1, 1, 0);
-            takes.push((at, axis.pieces.iter().map(|piece| (piece.size, piece.stride)).collect()));
+            let at = range(0, dim, 1, 0);
+            let dims = axis.pieces.iter().map(|piece| (piece.size, piece.stride)).collect();
+            takes.push(Step::Take {
+                axis: at,
+                start: axis.start,
+                dims,
+            });
             next.extend(axis.pieces.iter().map(|&piece| done(piece.size, Some(piece))));
         } else {
             let Split { row, from, padding } = split(dim, axis.start, outer, reach);
@@ -204,9 +209,7 @@ fn advance(steps: &mut Steps, axes: Vec<Axis>) -> Vec<Axis> {
     }
     steps.push(Step::Slice { start, limit, stride });
     steps.push(Step::Pad { high });
-    for (axis, dims) in takes {
-        steps.push(Step::Take { axis, dims });
-    }
+    takes.into_iter().for_each(|take| steps.push(take));
     steps.push(Step::Reshape(
         next.iter().flat_map(|axis| axis.dims.iter().copied()).collect(),
     ));

@@ -2,7 +2,7 @@
 //!
 //! Every step is a *lens*: it can be read through (`read.rs`) and written through (`write.rs`).
 
-use crate::shape::Dims;
+use crate::shape::{Dims, numel};
 
 /// One move from a value to a value nearer to the window's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +18,10 @@ pub enum Step {
         high: Dims,
     },
     Reshape(Dims),
-    /// Along `axis`, the positions `Σ stride · index` of all indices of the listed `(size, stride)` dims in row-major order.
+    /// Along `axis`, the positions `start + Σ stride · index` of all indices of the listed `(size, stride)` dims in row-major order.
     Take {
         axis: usize,
+        start: i64,
         dims: Vec<(i64, i64)>,
     },
     Transpose(Vec<usize>),
@@ -40,7 +41,7 @@ impl Step {
                 .collect(),
             Step::Pad { high } => from.iter().zip(high).map(|(dim, high)| dim + high).collect(),
             Step::Reshape(dims) | Step::Broadcast { dims, .. } => dims.clone(),
-            Step::Take { axis, dims } => {
+            Step::Take { axis, dims, .. } => {
                 let mut result = Dims::from_slice(from);
                 result[*axis] = dims.iter().map(|dim| dim.0).product();
                 result
@@ -86,40 +87,71 @@ impl Steps {
     }
 }
 
-/// The same steps for writing: slices by more than one element become runs, rows and a column where the axis has room for whole rows, so
-/// that a plain update in place does. The others stay.
+/// A copy of rows pays up to this fraction of the whole.
+const COPIED: i64 = 8;
+/// Scattering pays for elements as sparse as this.
+const SPARSE: i64 = 64;
+
+/// The same steps for writing, where a slice by more than one element has no update in place of its own. It stays (and is written by
+/// selecting over the whole) where nothing below is cheaper.
 pub fn unstrided(base: &[i64], steps: Vec<Step>) -> Vec<Step> {
-    let mut result = Steps {
-        dims: Dims::from_slice(base),
-        steps: Vec::new(),
-    };
+    let mut result = Steps::new(base);
     for step in steps {
-        match rows(&result.dims, &step) {
-            Some(rows) => rows.into_iter().for_each(|step| result.push(step)),
-            None => result.push(step),
-        }
+        let steps = in_place(&result.dims, &step).unwrap_or_else(|| vec![step]);
+        steps.into_iter().for_each(|step| result.push(step));
     }
     result.steps
 }
 
-fn rows(from: &[i64], step: &Step) -> Option<[Step; 4]> {
+/// A strided slice as a column of rows, if the axis has room for whole ones, or as single positions.
+fn in_place(from: &[i64], step: &Step) -> Option<Vec<Step>> {
     let Step::Slice { start, limit, stride } = step else {
         return None;
     };
     if stride.iter().all(|&by| by == 1) {
         return None;
     }
-    let counts = step.dims(from);
-    let (mut first, mut last) = (Dims::new(), Dims::new());
+    let (counts, whole) = (step.dims(from), numel(from));
+    let rows = rows(from, start, limit, stride, &counts);
+    let copied = rows.as_ref().map_or(whole, |(copied, _)| *copied);
+    if let Some((_, steps)) = rows
+        && (copied == whole || copied <= whole / COPIED && numel(&counts) > copied / SPARSE)
+    {
+        return Some(steps.into());
+    }
+    if numel(&counts) > copied / SPARSE {
+        return None;
+    }
+    let (mut start, mut limit, mut takes) = (start.clone(), limit.clone(), Vec::new());
+    for axis in (0..from.len()).filter(|&axis| stride[axis] > 1) {
+        takes.push(Step::Take {
+            axis,
+            start: start[axis],
+            dims: vec![(counts[axis], stride[axis])],
+        });
+        (start[axis], limit[axis]) = (0, from[axis]);
+    }
+    takes.insert(
+        0,
+        Step::Slice {
+            start,
+            limit,
+            stride: Dims::from_elem(1, from.len()),
+        },
+    );
+    Some(takes)
+}
+
+/// The slice as whole rows of each strided axis and a column of them, and how many elements the rows have.
+fn rows(from: &[i64], start: &[i64], limit: &[i64], stride: &[i64], counts: &Dims) -> Option<(i64, [Step; 4])> {
+    let (mut first, mut last) = (Dims::from_slice(start), Dims::from_slice(limit));
     let (mut dims, mut low, mut high) = (Dims::new(), Dims::new(), Dims::new());
     for axis in 0..from.len() {
         let (count, by) = (counts[axis], stride[axis]);
+        dims.push(count);
+        low.push(0);
+        high.push(count);
         if by == 1 {
-            first.push(start[axis]);
-            last.push(limit[axis]);
-            dims.push(count);
-            low.push(0);
-            high.push(count);
             continue;
         }
         let (least, most) = ((start[axis] - by + 1).max(0), start[axis].min(from[axis] - count * by));
@@ -132,25 +164,25 @@ fn rows(from: &[i64], step: &Step) -> Option<[Step; 4]> {
         } else {
             most
         };
-        first.push(at);
-        last.push(at + count * by);
-        dims.extend([count, by]);
-        low.extend([0, start[axis] - at]);
-        high.extend([count, start[axis] - at + 1]);
+        (first[axis], last[axis]) = (at, at + count * by);
+        dims.push(by);
+        low.push(start[axis] - at);
+        high.push(start[axis] - at + 1);
     }
+    let copied = first.iter().zip(&last).map(|(first, last)| last - first).product();
     let (outer, inner) = (Dims::from_elem(1, from.len()), Dims::from_elem(1, dims.len()));
-    Some([
-        Step::Slice {
-            start: first,
-            limit: last,
-            stride: outer,
-        },
-        Step::Reshape(dims),
-        Step::Slice {
-            start: low,
-            limit: high,
-            stride: inner,
-        },
-        Step::Reshape(counts),
-    ])
+    let rows = Step::Slice {
+        start: first,
+        limit: last,
+        stride: outer,
+    };
+    let column = Step::Slice {
+        start: low,
+        limit: high,
+        stride: inner,
+    };
+    Some((
+        copied,
+        [rows, Step::Reshape(dims), column, Step::Reshape(counts.clone())],
+    ))
 }

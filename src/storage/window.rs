@@ -161,6 +161,36 @@ impl Window {
         })
     }
 
+    /// The rows of a base of another dtype that the window touches, as `start` and `limit` of every axis, and the window on those rows alone.
+    /// `None` when that is all of the base. The window is not empty and lies inside.
+    pub(super) fn narrow(&self, base: &TensorType) -> Option<(Dims, Dims, Window)> {
+        let (from, to) = (base.dtype.bytes() as i64, self.dtype.bytes() as i64);
+        let (first, last) = (self.offset * to / from, (self.required_elements() * to - 1) / from);
+        let (mut start, mut limit, mut skipped) = (Dims::from_elem(0, base.rank()), base.dims.clone(), 0);
+        for (axis, row) in contiguous_strides(&base.dims).into_iter().enumerate() {
+            // Whole elements of the window's dtype must lie before the rows.
+            let granule = (1..).find(|count| count * row * from % to == 0).unwrap_or(1);
+            let (low, high) = (first / row % base.dims[axis], last / row % base.dims[axis]);
+            let low = low - low % granule;
+            (start[axis], limit[axis]) = (low, high + 1);
+            skipped += low * row;
+            if low < high {
+                break;
+            }
+        }
+        let narrower = limit != base.dims || start.iter().any(|&at| at > 0);
+        narrower.then(|| {
+            (
+                start,
+                limit,
+                Window {
+                    offset: self.offset - skipped * from / to,
+                    ..self.clone()
+                },
+            )
+        })
+    }
+
     /// The window seen on the real or the imaginary parts alone of a complex base, and whether it is the imaginary ones; `None` when it
     /// touches both, or is no such view.
     pub(super) fn part_of(&self, base: DType) -> Option<(Window, bool)> {

@@ -1,6 +1,6 @@
 //! The base after a write through a window: what a program puts behind an operator that writes to a view.
 
-use super::bitcast::{carrier, reinterpret, restore};
+use super::bitcast::{carrier, is_small_float, reinterpret, restore};
 use super::plan::plan;
 use super::read::{flip, forward, positions};
 use super::steps::{Step, unstrided};
@@ -19,22 +19,52 @@ pub fn write(f: &mut Func, base: &Value, window: &Window, value: &Value) -> Resu
     }
     ensure(!window.overlaps_itself(), overlapping)?;
     let value = flip(f, value.clone(), window)?;
+    write_cast(f, base, window, &value)
+}
+
+/// `write` of what is to be stored.
+fn write_cast(f: &mut Func, base: &Value, window: &Window, value: &Value) -> Result<Value> {
+    if window.dtype == base.dtype() && window.is_whole(base.ty()) {
+        return f.reshape(value, base.dims());
+    }
+    if is_small_float(base.dtype()) {
+        let bytes = f.bitcast(base, DType::U8)?;
+        let bytes = write_cast(f, &bytes, window, value)?;
+        return f.bitcast(&bytes, base.dtype());
+    }
+    let carrier = carrier(window.dtype, base.dtype());
+    if carrier != base.dtype()
+        && let Some((start, limit, narrow)) = window.narrow(base.ty())
+    {
+        let rows = f.slice(base, &start, &limit, &vec![1; base.rank()])?;
+        let rows = write_cast(f, &rows, &narrow, value)?;
+        return update(f, base, &rows, &start);
+    }
     if let Some((parts, imaginary)) = window.part_of(base.dtype()) {
         let (real, imag) = (f.real(base)?, f.imag(base)?);
         return if imaginary {
-            let imag = write_steps(f, &imag, &parts, &value)?;
+            let imag = write_steps(f, &imag, &parts, value)?;
             f.complex(&real, &imag)
         } else {
-            let real = write_steps(f, &real, &parts, &value)?;
+            let real = write_steps(f, &real, &parts, value)?;
             f.complex(&real, &imag)
         };
     }
-    // In the carrier's dtype, so that bytes beside the window keep whatever they hold.
-    let carrier = carrier(window.dtype, base.dtype());
-    let value = reinterpret(f, &value, carrier)?;
+    let value = reinterpret(f, value, carrier)?;
     let x = reinterpret(f, base, carrier)?;
     let y = write_steps(f, &x, window, &value)?;
     restore(f, base, &y)
+}
+
+/// `x` with `value` in it from the position `start` on.
+fn update(f: &mut Func, x: &Value, value: &Value, start: &[i64]) -> Result<Value> {
+    let dtype = if x.dims().iter().all(|&dim| dim <= i64::from(i32::MAX)) {
+        DType::I32
+    } else {
+        DType::I64
+    };
+    let starts: Vec<Value> = start.iter().map(|&at| f.constant(dtype, &[], at)).collect();
+    f.dynamic_update_slice(x, value, &starts)
 }
 
 /// The buffer type that a storage gets when the window, covering it wholly (dense, any permutation), is written: its dims in storage
@@ -111,10 +141,7 @@ fn write_steps(f: &mut Func, x: &Value, window: &Window, value: &Value) -> Resul
 /// `x` with `value` in place of what `step` makes of it.
 fn backward(f: &mut Func, x: &Value, step: &Step, value: &Value) -> Result<Value> {
     match step {
-        Step::Slice { start, stride, .. } if stride.iter().all(|&by| by == 1) => {
-            let starts: Vec<Value> = start.iter().map(|&at| f.constant(DType::I32, &[], at)).collect();
-            f.dynamic_update_slice(x, value, &starts)
-        }
+        Step::Slice { start, stride, .. } if stride.iter().all(|&by| by == 1) => update(f, x, value, start),
         Step::Slice { start, stride, .. } => {
             let (low, interior) = (start.to_vec(), stride.iter().map(|by| by - 1).collect::<Vec<i64>>());
             let high: Vec<i64> = (0..x.rank())
@@ -140,8 +167,8 @@ fn backward(f: &mut Func, x: &Value, step: &Step, value: &Value) -> Result<Value
             f.transpose(value, &inverse)
         }
         Step::Broadcast { .. } => Err(overlapping()),
-        Step::Take { axis, dims } => {
-            let indices = positions(f, x.dim(*axis), dims)?;
+        Step::Take { axis, start, dims } => {
+            let indices = positions(f, x.dim(*axis), *start, dims)?;
             let scatter = ScatterDims {
                 update_window_dims: (0..x.rank()).filter(|other| other != axis).collect(),
                 inserted_window_dims: vec![*axis],

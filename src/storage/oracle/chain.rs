@@ -7,10 +7,11 @@ use crate::storage::window::Window;
 
 /// Dims of a random base: up to rank 4, at times flat and longer, at times with sizes of 1 or a dim of no elements.
 pub fn base_dims(random: &mut Random) -> Dims {
-    match random.range(0, 7) {
+    match random.range(0, 9) {
         0 => Dims::from_slice(&[random.range(1, 120)]),
         1 => Dims::from_slice(&[random.range(1, 4) * 12, random.pick(&[1, 2, 6, 8])]),
         2 => Dims::new(),
+        3 if random.chance(2) => Dims::from_slice(&[random.range(20, 50), random.range(20, 50)]),
         _ => (0..random.range(1, 4))
             .map(|_| random.pick(&[1, 2, 2, 3, 4, 4, 5, 6, 8]))
             .collect(),
@@ -79,7 +80,11 @@ fn slice(random: &mut Random, window: &mut Window, dim: usize) {
     let size = window.sizes[dim];
     let start = random.range(0, size);
     let end = random.range(start, size);
-    let step = random.pick(&[1, 1, 2, 3]);
+    let step = if size > 60 && random.chance(3) {
+        97
+    } else {
+        random.pick(&[1, 1, 2, 3])
+    };
     // Empty ones seldom: they end the chain's interest.
     if end == start && !random.chance(10) {
         return;

@@ -67,9 +67,9 @@ fn sources(step: &Step, from: &[i64]) -> Vec<i64> {
             }
             window(dims.clone(), wide, 0)
         }
-        Step::Take { axis, dims } => {
+        Step::Take { axis, start, dims } => {
             let (sizes, steps): (Dims, Dims) = dims.iter().copied().unzip();
-            let rows = window(sizes, steps, 0);
+            let rows = window(sizes, steps, *start);
             assert!(rows.iter().all(|&row| row < from[*axis]));
             let inner = strides[*axis];
             let outer = numel(from) / (inner * from[*axis]);
@@ -187,4 +187,33 @@ fn plans_are_as_short_as_they_can_be() {
         kinds(&[2, 3, 10], &[2, 3, 8, 3], &[30, 10, 1, 1], 0),
         ["take", "reshape"]
     );
+}
+
+#[test]
+fn strided_writes_take_the_cheapest_way() {
+    let kinds = |base: &[i64], start: &[i64], limit: &[i64], stride: &[i64]| -> Vec<String> {
+        let [start, limit, stride] = [start, limit, stride].map(Dims::from_slice);
+        let steps = unstrided(base, vec![Step::Slice { start, limit, stride }]);
+        steps
+            .iter()
+            .map(|step| {
+                format!("{step:?}")
+                    .split([' ', '('])
+                    .next()
+                    .unwrap_or_default()
+                    .to_lowercase()
+            })
+            .collect()
+    };
+    assert_eq!(
+        kinds(&[8, 5], &[1, 0], &[8, 5], &[2, 1]),
+        ["reshape", "slice", "reshape"]
+    );
+    // A few rows of many are copied, many are selected, sparse ones scattered.
+    assert_eq!(
+        kinds(&[4000], &[10], &[20], &[3]),
+        ["slice", "reshape", "slice", "reshape"]
+    );
+    assert_eq!(kinds(&[4000], &[1], &[3999], &[3]), ["slice"]);
+    assert_eq!(kinds(&[10_000], &[0], &[10_000], &[101]), ["take"]);
 }
