@@ -25,7 +25,7 @@ pub struct Executable {
     compiled: Compiled,
     num_outputs: usize,
     /// Size on the device of each result, asked for at the first run.
-    output_bytes: OnceLock<SmallVec<[usize; 4]>>,
+    output_bytes: OnceLock<SmallVec<[usize; 8]>>,
 }
 
 // SAFETY: the C API binds no executable to a thread (see `Table`), and running one does not change it.
