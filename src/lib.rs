@@ -3,11 +3,25 @@
 //! Layers point down only (see `docs/architecture.md`):
 //! `bridge`, `python` → `dispatch` → `ops`, `storage`, `cache`, `device` → `stablehlo`, `pjrt` → `shape`, `dtype`, `error`.
 
+#[cfg(feature = "torch")]
+pub mod bridge;
+#[cfg(feature = "torch")]
+pub mod cache;
+#[cfg(feature = "torch")]
+pub mod config;
+#[cfg(feature = "torch")]
+pub mod device;
+#[cfg(feature = "torch")]
+pub mod dispatch;
 pub mod dtype;
 pub mod error;
+#[cfg(feature = "tch")]
+pub mod frontend;
 pub mod ops;
 pub mod pjrt;
 pub mod promote;
+#[cfg(feature = "python")]
+mod python;
 pub mod shape;
 pub mod stablehlo;
 pub mod storage;

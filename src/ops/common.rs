@@ -2,7 +2,7 @@
 
 use super::call::{Call, Operand, Outputs};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::shape::{self, Dims};
 use crate::stablehlo::{Func, Value};
 
@@ -65,4 +65,32 @@ pub fn predicate(
     let values: Vec<&Value> = operands.iter().map(|operand| &operand.value).collect();
     let values = broadcast_all(f, &values, dtype)?;
     Ok(body(f, &values)?.into())
+}
+
+/// A dtype as `c10::ScalarType` prints it in PyTorch's messages: `Float`, `Long`, `ComplexDouble`.
+pub fn scalar_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "Byte",
+        DType::I8 => "Char",
+        DType::I16 => "Short",
+        DType::I32 => "Int",
+        DType::I64 => "Long",
+        DType::F16 => "Half",
+        DType::F32 => "Float",
+        DType::F64 => "Double",
+        DType::C64 => "ComplexFloat",
+        DType::C128 => "ComplexDouble",
+        DType::Bool => "Bool",
+        DType::BF16 => "BFloat16",
+        DType::F8E5M2 => "Float8_e5m2",
+        DType::F8E4M3FN => "Float8_e4m3fn",
+        DType::U16 => "UInt16",
+        DType::U32 => "UInt32",
+        DType::U64 => "UInt64",
+    }
+}
+
+/// PyTorch's error for a dtype that a kernel does not take: `"cross" not implemented for 'Bool'`.
+pub fn not_implemented_for(kernel: &str, dtype: DType) -> Error {
+    Error::not_implemented(format!("\"{kernel}\" not implemented for '{}'", scalar_type(dtype)))
 }

@@ -1,13 +1,20 @@
 //! Matrix products and convolutions, decompositions, FFT.
 
+use super::emit::{ints, list, padding};
 use super::func::Func;
-use super::types::Value;
+use super::infer::contract as infer;
+use super::types::{TensorType, Value};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result, ensure};
 
 /// `precision_config` of dots and convolutions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Precision { Default, High, #[default] Highest }
+pub enum Precision {
+    Default,
+    High,
+    #[default]
+    Highest,
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct DotDims {
@@ -40,17 +47,123 @@ pub struct Convolution {
     pub batch_groups: i64,
 }
 
+/// `[b, f, 0, 1]`: what stands at each axis.
+fn roles(first: (&str, usize), second: (&str, usize), spatial: &[usize]) -> String {
+    let mut roles = vec![String::new(); spatial.len() + 2];
+    for (name, axis) in [first, second] {
+        if let Some(role) = roles.get_mut(axis) {
+            *role = name.to_owned();
+        }
+    }
+    for (number, &axis) in spatial.iter().enumerate() {
+        if let Some(role) = roles.get_mut(axis) {
+            *role = number.to_string();
+        }
+    }
+    format!("[{}]", roles.join(", "))
+}
+
 impl Func {
     /// Precision of the dots and convolutions that follow (PyTorch's `float32_matmul_precision`).
-    pub fn set_precision(&mut self, precision: Precision) { todo!() }
+    pub fn set_precision(&mut self, precision: Precision) {
+        self.precision = precision;
+    }
+
+    /// `, precision_config = […]`; nothing for integers, which have none.
+    fn precision_text(&self, dtype: DType) -> String {
+        if !dtype.is_inexact() {
+            return String::new();
+        }
+        let name = match self.precision {
+            Precision::Default => "DEFAULT",
+            Precision::High => "HIGH",
+            Precision::Highest => "HIGHEST",
+        };
+        format!(", precision_config = [#stablehlo<precision {name}>, #stablehlo<precision {name}>]")
+    }
+
     /// Result: batch axes, then left's free axes, then right's. `out` is the result's dtype (also the accumulator's).
-    pub fn dot_general(&mut self, left: &Value, right: &Value, dims: &DotDims, out: DType) -> Result<Value> { todo!() }
+    pub fn dot_general(&mut self, left: &Value, right: &Value, dims: &DotDims, out: DType) -> Result<Value> {
+        let ty = infer::dot_general(&left.ty, &right.ty, dims, out)?;
+        let mut parts = Vec::new();
+        for (name, axes) in [
+            ("lhs_batching_dimensions", &dims.left_batch),
+            ("rhs_batching_dimensions", &dims.right_batch),
+            ("lhs_contracting_dimensions", &dims.left_contract),
+            ("rhs_contracting_dimensions", &dims.right_contract),
+        ] {
+            if !axes.is_empty() {
+                parts.push(format!("{name} = {}", list(axes)));
+            }
+        }
+        let attributes =
+            format!("dot_dimension_numbers = #stablehlo.dot<{}>{}", parts.join(", "), self.precision_text(left.dtype()));
+        Ok(self.single("stablehlo.dot_general", &[left, right], attributes, ty))
+    }
+
     /// `[…batch, M, K] · […batch, K, N]` with equal batch dims.
-    pub fn matmul(&mut self, left: &Value, right: &Value, out: DType) -> Result<Value> { todo!() }
-    pub fn convolution(&mut self, left: &Value, right: &Value, config: &Convolution, out: DType) -> Result<Value> { todo!() }
-    pub fn cholesky(&mut self, x: &Value, lower: bool) -> Result<Value> { todo!() }
+    pub fn matmul(&mut self, left: &Value, right: &Value, out: DType) -> Result<Value> {
+        ensure(left.rank() >= 2 && right.rank() == left.rank(), || {
+            Error::runtime(format!("matmul wants two values of one rank of at least 2, got {} and {}", left.ty, right.ty))
+        })?;
+        let batch: Vec<usize> = (0..left.rank() - 2).collect();
+        let dims = DotDims {
+            left_contract: vec![left.rank() - 1],
+            right_contract: vec![right.rank() - 2],
+            left_batch: batch.clone(),
+            right_batch: batch,
+        };
+        self.dot_general(left, right, &dims, out)
+    }
+
+    pub fn convolution(&mut self, left: &Value, right: &Value, config: &Convolution, out: DType) -> Result<Value> {
+        let ty = infer::convolution(&left.ty, &right.ty, config, out)?;
+        let numbers = format!(
+            "{}x{}->{}",
+            roles(("b", config.input_batch), ("f", config.input_feature), &config.input_spatial),
+            roles(("i", config.kernel_input_feature), ("o", config.kernel_output_feature), &config.kernel_spatial),
+            roles(("b", config.output_batch), ("f", config.output_feature), &config.output_spatial)
+        );
+        let reversal: Vec<&str> = config.reverse.iter().map(|&flag| if flag { "true" } else { "false" }).collect();
+        let reversal = if reversal.is_empty() { "array<i1>".into() } else { format!("array<i1: {}>", reversal.join(", ")) };
+        let attributes = format!(
+            "batch_group_count = {} : i64, dimension_numbers = #stablehlo.conv<{numbers}>, feature_group_count = {} : i64, \
+             lhs_dilation = {}, padding = {}, rhs_dilation = {}, window_reversal = {reversal}, window_strides = {}{}",
+            config.batch_groups,
+            config.feature_groups,
+            ints(config.left_dilation.iter().copied()),
+            padding(&config.padding),
+            ints(config.right_dilation.iter().copied()),
+            ints(config.stride.iter().copied()),
+            self.precision_text(left.dtype())
+        );
+        Ok(self.single("stablehlo.convolution", &[left, right], attributes, ty))
+    }
+
+    pub fn cholesky(&mut self, x: &Value, lower: bool) -> Result<Value> {
+        infer::square(&x.ty, "cholesky")?;
+        Ok(self.single("stablehlo.cholesky", &[x], format!("lower = {lower}"), x.ty.clone()))
+    }
+
     /// Solves `a · x = b` (`left`) or `x · a = b`; `transpose` of `a`: `NO_TRANSPOSE`, `TRANSPOSE`, `ADJOINT`.
-    pub fn triangular_solve(&mut self, a: &Value, b: &Value, left: bool, lower: bool, unit: bool, transpose: &str) -> Result<Value> { todo!() }
+    pub fn triangular_solve(&mut self, a: &Value, b: &Value, left: bool, lower: bool, unit: bool, transpose: &str) -> Result<Value> {
+        infer::square(&a.ty, "triangular_solve")?;
+        ensure(a.dtype() == b.dtype() && a.rank() == b.rank(), || {
+            Error::runtime(format!("triangular_solve of {} and {}: dtypes and ranks must agree", a.ty, b.ty))
+        })?;
+        ensure(matches!(transpose, "NO_TRANSPOSE" | "TRANSPOSE" | "ADJOINT"), || {
+            Error::runtime(format!("triangular_solve: unknown transpose {transpose}"))
+        })?;
+        let attributes = format!(
+            "left_side = {left}, lower = {lower}, transpose_a = #stablehlo<transpose {transpose}>, unit_diagonal = {unit}"
+        );
+        Ok(self.single("stablehlo.triangular_solve", &[a, b], attributes, b.ty.clone()))
+    }
+
     /// `kind` is `FFT`, `IFFT`, `RFFT`, `IRFFT`; over the last `lengths.len()` axes.
-    pub fn fft(&mut self, x: &Value, kind: &str, lengths: &[i64]) -> Result<Value> { todo!() }
+    pub fn fft(&mut self, x: &Value, kind: &str, lengths: &[i64]) -> Result<Value> {
+        let ty: TensorType = infer::fft(&x.ty, kind, lengths)?;
+        let attributes = format!("fft_length = {}, fft_type = #stablehlo<fft_type {kind}>", ints(lengths.iter().copied()));
+        Ok(self.single("stablehlo.fft", &[x], attributes, ty))
+    }
 }

@@ -1,12 +1,15 @@
 //! A typed StableHLO builder that infers and checks every shape and writes text. It knows no torch.
 
+mod emit;
 mod func;
 pub mod infer;
+mod literal;
 mod types;
 
 mod arith;
 mod contract;
 mod control;
+mod convert;
 mod index;
 mod reduce;
 mod shape;

@@ -24,15 +24,21 @@ pub fn reinterpreted_dims(base: &TensorType, dtype: DType) -> Dims {
 }
 
 /// The dtype as which elements of `dtype` travel between a base of dtype `base` and a window's value: the base's own where the sizes are
-/// equal, so that only the window's elements are recast. Bools and 8-bit floats in other bytes are moved as bytes, which keeps what lies
-/// beside them.
+/// equal, so that only the window's elements are recast. Where a view of another dtype is involved, types whose moves a plugin may carry
+/// out in a wider float, which does not keep the bits of all NaNs, and bools travel as unsigned integers: what lies beside them is no such
+/// number, perhaps.
 pub(super) fn carrier(dtype: DType, base: DType) -> DType {
-    match (dtype.bytes() == base.bytes(), dtype.bytes()) {
-        (true, _) if base.is_bool() && is_small_float(dtype) => DType::U8,
-        (true, _) if base.is_bool() => dtype,
-        (true, _) => base,
-        (false, 1) => DType::U8,
-        (false, _) => dtype,
+    let bits = |dtype| match dtype {
+        DType::BF16 => DType::U16,
+        DType::F8E5M2 | DType::F8E4M3FN | DType::Bool => DType::U8,
+        other => other,
+    };
+    if dtype == base {
+        base
+    } else if dtype.bytes() == base.bytes() {
+        bits(base)
+    } else {
+        bits(dtype)
     }
 }
 

@@ -187,3 +187,37 @@ fn backward(f: &mut Func, x: &Value, step: &Step, value: &Value) -> Result<Value
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims_of(sizes: &[i64], strides: &[i64], storage_bytes: usize) -> Option<Vec<i64>> {
+        let contiguous = Window::contiguous(DType::F32, sizes);
+        let window = Window {
+            strides: Dims::from_slice(strides),
+            ..contiguous
+        };
+        whole_type(&window, storage_bytes).map(|ty| ty.dims.to_vec())
+    }
+
+    #[test]
+    fn a_buffer_is_kept_in_storage_order() {
+        assert_eq!(dims_of(&[2, 3], &[3, 1], 24), Some(vec![2, 3]));
+        assert_eq!(dims_of(&[2, 3], &[1, 2], 24), Some(vec![3, 2]));
+        assert_eq!(dims_of(&[2, 3, 8, 8], &[192, 1, 24, 3], 1536), Some(vec![2, 8, 8, 3]));
+        // Sizes of 1 stay where they are unless something else moves.
+        assert_eq!(dims_of(&[2, 1, 4], &[4, 1, 1], 32), Some(vec![2, 1, 4]));
+        assert_eq!(dims_of(&[1, 3, 2], &[1, 1, 3], 24), Some(vec![2, 1, 3]));
+        assert_eq!(dims_of(&[2, 0], &[1, 1], 0), Some(vec![2, 0]));
+        assert_eq!(dims_of(&[], &[], 4), Some(vec![]));
+    }
+
+    #[test]
+    fn a_window_with_gaps_or_beside_other_bytes_covers_no_storage() {
+        assert_eq!(dims_of(&[2, 3], &[3, 1], 28), None);
+        assert_eq!(dims_of(&[2, 3], &[4, 1], 24), None);
+        assert_eq!(dims_of(&[2, 3], &[0, 1], 24), None);
+        assert_eq!(dims_of(&[2, 0], &[1, 1], 4), None);
+    }
+}

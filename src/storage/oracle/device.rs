@@ -64,6 +64,12 @@ fn random_bytes(random: &mut Random, ty: &TensorType) -> Vec<u8> {
     (0..count).map(|_| random.range(0, limit) as u8).collect()
 }
 
+/// Both bfloat16 elements are NaNs.
+fn both_nan(left: &[u8], right: &[u8]) -> bool {
+    let is_nan = |bytes: &[u8]| bytes.len() == 2 && bytes[1] & 0x7f == 0x7f && bytes[0] > 0x80;
+    is_nan(left) && is_nan(right)
+}
+
 /// One result of a program, what it must be, and the case's name for the report.
 struct Case {
     result: Value,
@@ -131,15 +137,16 @@ impl Program {
         let module = self.f.finish(&results)?;
         let inputs: Vec<_> = module.params.iter().map(|&param| self.inputs[param].clone()).collect();
         let outputs = device.run(&module, &inputs)?;
+        // Moves within a bfloat16 buffer may change the bits of NaNs: API 0.81's CPU plugin carries them out in float32.
+        let loose = self.base.dtype() == DType::BF16;
         let differs = |(case, output): (Case, Vec<u8>)| {
-            let at = case
-                .expected
-                .iter()
-                .zip(&output)
-                .position(|(expected, got)| expected != got)?;
+            let mut pairs = case.expected.chunks(2).zip(output.chunks(2));
+            let at = pairs.position(|(expected, got)| expected != got && !(loose && both_nan(expected, got)))?;
+            let (expected, got) = (&case.expected[at * 2..], &output[at * 2..]);
             Some(format!(
-                "{}: byte {at} is {} in place of {}",
-                case.name, output[at], case.expected[at]
+                "{}: from byte {} on {got:?} in place of {expected:?}",
+                case.name,
+                at * 2
             ))
         };
         Ok(self.cases.into_iter().zip(outputs).filter_map(differs).collect())
@@ -148,7 +155,7 @@ impl Program {
 
 #[test]
 fn programs_read_and_write_what_walks_over_memory_do() -> Result<()> {
-    let Some(device) = Device::open()? else { return Ok(()) };
+    let devices = Device::all()?;
     let mut faults = Vec::new();
     let mut seed = 0;
     let mut windows = 0;
@@ -167,12 +174,9 @@ fn programs_read_and_write_what_walks_over_memory_do() -> Result<()> {
                 program.add_write(&mut random, &window)?;
             }
         }
-        faults.extend(
-            program
-                .run(&device)?
-                .into_iter()
-                .map(|fault| format!("seed {seed}: {fault}")),
-        );
+        let device = &devices[seed as usize / DType::ALL.len() % devices.len()];
+        let differing = program.run(device)?;
+        faults.extend(differing.into_iter().map(|fault| format!("seed {seed}: {fault}")));
     }
     assert!(
         faults.is_empty(),
@@ -181,4 +185,21 @@ fn programs_read_and_write_what_walks_over_memory_do() -> Result<()> {
         faults[..faults.len().min(8)].join("\n")
     );
     Ok(())
+}
+
+#[test]
+fn a_write_through_an_expanded_window_is_refused_in_the_words_of_torch() {
+    let mut f = Func::default();
+    let base = f.param(TensorType::new(DType::F32, &[3]));
+    let window = Window {
+        strides: [0, 1].into_iter().collect(),
+        ..Window::contiguous(DType::F32, &[2, 3])
+    };
+    let value = f.param(window.ty());
+    let message = write(&mut f, &base, &window, &value)
+        .map(|_| ())
+        .map_err(|error| error.message);
+    let expected = "unsupported operation: more than one element of the written-to tensor refers to a single memory location. \
+                    Please clone() the tensor before performing the operation.";
+    assert_eq!(message, Err(expected.to_owned()));
 }

@@ -1,7 +1,9 @@
 //! The oracle of windows: random chains of view operations, read and written by plain walks over memory.
 
 mod chain;
+mod device;
 mod host;
+mod run;
 
 use super::window::Window;
 
