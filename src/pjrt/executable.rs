@@ -14,8 +14,10 @@ use std::ptr::null_mut;
 use std::sync::{Arc, OnceLock};
 
 /// `CompileOptionsProto`: executable_build_options (field 3) with num_replicas (4) = num_partitions (5) = 1, then
-/// compile_portable_executable (field 4) = true, so that one executable runs on whichever device it is given.
-pub const PORTABLE_OPTIONS: &[u8] = &[0x1a, 0x04, 0x20, 0x01, 0x28, 0x01, 0x20, 0x01];
+/// compile_portable_executable (field 4) = true, so that one executable runs on whichever device it is given, then in
+/// env_option_overrides (field 7) `xla_cpu_enable_fast_min_max` = false: with XLA's default the maximum of a NaN and a number is either.
+pub const PORTABLE_OPTIONS: &[u8] =
+    b"\x1a\x04\x20\x01\x28\x01\x20\x01\x3a\x21\x0a\x1bxla_cpu_enable_fast_min_max\x12\x02\x10\x00";
 
 /// A program loaded on a client: it can run.
 #[derive(Debug)]
