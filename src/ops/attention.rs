@@ -263,7 +263,11 @@ impl Attention<'_> {
         let wide_dtype = dtype.opmath();
         let scores = f.dot_general(&queries, keys, &heads_contract(3, 3), wide_dtype)?;
         let mask = match self.mask {
-            Some(mask) => Some(spread_mask(f, mask, self.mask_kind, scores.dims())?),
+            // As on the CPU, -inf in a float mask means absent, and so would any other number.
+            Some(mask) => {
+                let mask = Operand::tensor(f.convert(mask, DType::Bool)?);
+                Some(spread_mask(f, &mask, self.mask_kind, scores.dims())?)
+            }
             None => None,
         };
         let weights = softmax(f, &scores, 3, mask.as_ref(), false)?;

@@ -172,8 +172,8 @@ fn mode(f: &mut Func, call: &Call) -> Result<Outputs> {
     // How many of the run came up to here: largest at the end of the longest run, whose first is the smallest value's.
     let length = f.sub(&along, &start)?;
     let longest = f.reduce_keep(&length, Monoid::Maximum, &[axis])?;
-    let longest = f.broadcast_to(&longest, x.dims())?;
-    let hit = f.compare(Comparison::Eq, &length, &longest)?;
+    let spread = f.broadcast_to(&longest, x.dims())?;
+    let hit = f.compare(Comparison::Eq, &length, &spread)?;
     let place = first_true(f, &hit, axis)?;
     let position = pick(f, &positions, &place, axis)?;
     let value = if x.dtype().is_bool() {
@@ -182,6 +182,19 @@ fn mode(f: &mut Func, call: &Call) -> Result<Outputs> {
         f.convert(&byte, DType::Bool)?
     } else {
         pick(f, &values, &place, axis)?
+    };
+    // The CPU sorts NaN to the front here: the first one is the mode when nothing occurs twice.
+    let unordered = f.is_nan(x)?;
+    let first_nan = first_true(f, &unordered, axis)?;
+    let found = f.compare_const(Comparison::Lt, &first_nan, size)?;
+    let single = f.compare_const(Comparison::Eq, &longest, 0i64)?;
+    let nan_wins = f.and(&found, &single)?;
+    let position = f.select(&nan_wins, &first_nan, &position)?;
+    let value = if x.dtype().is_float() {
+        let nan = f.constant(x.dtype(), value.dims(), f64::NAN);
+        f.select(&nan_wins, &nan, &value)?
+    } else {
+        value
     };
     Ok(Outputs::all([axes.finish(f, &value)?, axes.finish(f, &position)?]))
 }

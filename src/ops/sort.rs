@@ -122,16 +122,23 @@ pub(super) fn order_key(f: &mut Func, x: &Value) -> Result<Value> {
     }
 }
 
-/// IEEE bits order as sign and magnitude: negative ones are reversed. Zeros lose their sign, NaN becomes the highest key.
+/// IEEE bits order as sign and magnitude: negative ones are reversed. Zeros lose their sign, NaN becomes the highest key. All on the bits:
+/// as floats, XLA:CPU takes the smallest numbers for 0.
 fn float_key(f: &mut Func, x: &Value, bits_dtype: DType, highest: i64) -> Result<Value> {
+    let infinity = if bits_dtype == DType::I64 {
+        0x7ff0_0000_0000_0000
+    } else {
+        0x7f80_0000
+    };
     let bits = f.bitcast(x, bits_dtype)?;
     let reversed = f.binary_const(Binary::Xor, &bits, highest)?;
     let negative = f.compare_const(Comparison::Lt, &bits, 0i64)?;
     let key = f.select(&negative, &reversed, &bits)?;
-    let is_zero = f.compare_const(Comparison::Eq, x, 0i64)?;
+    let magnitude = f.binary_const(Binary::And, &bits, highest)?;
+    let is_zero = f.compare_const(Comparison::Eq, &magnitude, 0i64)?;
     let zero = f.full_like(&key, 0i64);
     let key = f.select(&is_zero, &zero, &key)?;
-    let nan = f.is_nan(x)?;
+    let nan = f.compare_const(Comparison::Gt, &magnitude, infinity)?;
     let last = f.full_like(&key, highest);
     f.select(&nan, &last, &key)
 }

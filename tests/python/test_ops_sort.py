@@ -66,7 +66,7 @@ def test_topk(dtype: torch.dtype, largest: bool) -> None:
 
 
 def test_topk_forms() -> None:
-    compare(lambda x: x.topk(5, sorted=False).values.sort(), distinct(4, 50))
+    compare(lambda x: x.topk(5, sorted=False).values.sort().values, distinct(4, 50))
     compare(lambda x: (*x.topk(0), *x.topk(40)), distinct(3, 40), grad=False)
     compare(lambda x: x.topk(1), torch.tensor(2.0))
     compare(lambda x: x.topk(0, 0), torch.zeros(0, 3), grad=False)
