@@ -55,7 +55,8 @@ fn start() -> Result<Runtime> {
     let path = plugins::choose()?;
     let plugin = Plugin::load(&path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let options = if name.contains("cpu") { vec![("cpu_device_count", ClientOption::Int(config.cpu_devices))] } else { Vec::new() };
+    // One device is the default; the CPU plugin logs the option to stderr.
+    let options = if name.contains("cpu") && config.cpu_devices != 1 { vec![("cpu_device_count", ClientOption::Int(config.cpu_devices))] } else { Vec::new() };
     let client = Client::new(&plugin, &options).map_err(|error| error.context(format!("plugin {}", path.display())))?;
     if client.devices().is_empty() {
         return Err(Error::runtime(format!("plugin {} has no addressable device on this machine", path.display())));

@@ -33,6 +33,10 @@ impl Overload {
         if def.except.contains(&schema.overload.as_str()) {
             return Ok(None);
         }
+        // A factory's device is an argument, not a tensor's: PyTorch's own makes the tensor and calls the `out=` overload.
+        if schema.arguments.iter().all(|argument| argument.ty != ArgType::Tensor) {
+            return Ok(None);
+        }
         let maps_lists = schema.is_foreach() && !def.base.starts_with("_foreach_");
         let mut names: Vec<String> = schema.arguments.iter().map(|argument| argument.name.clone()).collect();
         if maps_lists && let Some(base_names) = canonical(def.base) {

@@ -1,8 +1,7 @@
 //! Scaled dot-product attention as one program, forward and backward.
 //!
 //! PyTorch's own path is about ten operators each way. These entries stand under names of our own; `cpp_shim/attention.cc` calls them from
-//! `_scaled_dot_product_fused_attention_overrideable`, the entry PyTorch has for other devices' attention. Only the log-sum-exp of the
-//! scores is kept for the backward, which computes the weights anew.
+//! `_scaled_dot_product_fused_attention_overrideable`, the entry PyTorch has for other devices' attention.
 
 use super::call::{Call, Outputs};
 use super::table::OpDef;
@@ -11,23 +10,36 @@ use crate::error::{Error, Result, ensure};
 use crate::stablehlo::{Binary, Comparison, DotDims, Func, Monoid, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("_torch_tpu_attention", attention).precision(),
-    OpDef::new("_torch_tpu_attention_backward", attention_backward).precision(),
+    // Results in the order of the queries' axes in memory: what follows attention is a transposition back.
+    OpDef::elementwise("_torch_tpu_attention", attention).precision(),
+    OpDef::elementwise("_torch_tpu_attention_backward", attention_backward).precision(),
 ];
 
-/// What the scores are made of: `query [B, H, G, T, D]` and `key [B, H, S, D]` where `G` query heads share one key head.
-struct Scores {
+/// Up to this many weights are kept for the backward; beyond, only the log-sum-exp of each row, from which they are computed anew: long
+/// sequences would fill the memory otherwise.
+const KEPT_WEIGHTS: i64 = 1 << 24;
+
+/// Queries, keys and values with the batch and the key heads as one axis `N = B·H`, and the `G` query heads that share a key head side by
+/// side with their positions: plain batched matrices are what XLA multiplies fastest.
+struct Parts {
+    /// `[N, G·T, D]`
     query: Value,
+    /// `[N, S, D]`
     key: Value,
+    /// `[N, S, E]`
     value: Value,
-    /// `[B, H, G, T, S]`, or broadcast to it, in the opmath dtype
+    /// `[N, G·T, S]` in the opmath dtype
     bias: Option<Value>,
     causal: bool,
     scale: f64,
+    dtype: DType,
+    /// The opmath dtype
     wide: DType,
+    /// `B`, query heads, `T`
+    outer: [i64; 3],
 }
 
-impl Scores {
+impl Parts {
     fn of(f: &mut Func, call: &Call) -> Result<Self> {
         let (query, key, value) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
         for x in [query, key, value] {
@@ -39,42 +51,43 @@ impl Scores {
             })?;
         }
         let (batch, heads, length, size) = (query.dim(0), query.dim(1), query.dim(2), query.dim(3));
-        let shared = key.dim(1);
-        ensure(
-            heads % shared == 0 && key.dims()[..3] == value.dims()[..3] && key.dim(0) == batch && key.dim(3) == size,
-            || {
-                Error::runtime(format!(
-                    "queries {:?}, keys {:?} and values {:?} do not fit",
-                    query.dims(),
-                    key.dims(),
-                    value.dims()
-                ))
-            },
-        )?;
-        let dims = [batch, shared, heads / shared, length, key.dim(2)];
+        let (shared, source) = (key.dim(1), key.dim(2));
+        let fits =
+            heads % shared == 0 && key.dims()[..3] == value.dims()[..3] && key.dim(0) == batch && key.dim(3) == size;
+        ensure(fits, || {
+            Error::runtime(format!(
+                "queries {:?}, keys {:?} and values {:?} do not fit",
+                query.dims(),
+                key.dims(),
+                value.dims()
+            ))
+        })?;
+        let (groups, rows) = (batch * shared, heads / shared * length);
         let wide = query.dtype().opmath();
         let bias = match call.tensor_opt("attn_bias") {
             Some(bias) => {
                 let bias = f.convert(bias, wide)?;
-                let whole = f.broadcast_to(&bias, &[batch, heads, length, key.dim(2)])?;
-                Some(f.reshape(&whole, &dims)?)
+                let whole = f.broadcast_to(&bias, &[batch, heads, length, source])?;
+                Some(f.reshape(&whole, &[groups, rows, source])?)
             }
             None => None,
         };
         Ok(Self {
-            query: f.reshape(query, &[batch, shared, heads / shared, length, size])?,
-            key: key.value.clone(),
-            value: value.value.clone(),
+            query: f.reshape(query, &[groups, rows, size])?,
+            key: f.reshape(key, &[groups, source, size])?,
+            value: f.reshape(value, &[groups, source, value.dim(3)])?,
             bias,
             causal: call.flag("is_causal")?,
             scale: call.float("scale")?,
+            dtype: query.dtype(),
             wide,
+            outer: [batch, heads, length],
         })
     }
 
-    /// `[B, H, G, T, S]`: scaled, biased, with -inf above the diagonal where causal.
-    fn build(&self, f: &mut Func) -> Result<Value> {
-        let products = f.dot_general(&self.query, &self.key, &shared_heads(4, 3), self.wide)?;
+    /// `[N, G·T, S]`: scaled, biased, with -inf above the diagonal where causal.
+    fn scores(&self, f: &mut Func) -> Result<Value> {
+        let products = f.dot_general(&self.query, &self.key, &batched(2, 2), self.wide)?;
         let mut scores = f.binary_const(Binary::Multiply, &products, self.scale)?;
         if let Some(bias) = &self.bias {
             scores = f.add(&scores, bias)?;
@@ -83,134 +96,137 @@ impl Scores {
             return Ok(scores);
         }
         let dims = scores.dims().to_vec();
-        let rows = f.iota(DType::I32, &dims, 3)?;
-        let columns = f.iota(DType::I32, &dims, 4)?;
+        let matrix = [dims[1], dims[2]];
+        let rows = f.iota(DType::I32, &matrix, 0)?;
+        let rows = f.binary_const(Binary::Remainder, &rows, self.outer[2])?;
+        let columns = f.iota(DType::I32, &matrix, 1)?;
         let visible = f.compare(Comparison::Le, &columns, &rows)?;
+        let visible = f.broadcast_to(&visible, &dims)?;
         let hidden = f.constant(self.wide, &dims, f64::NEG_INFINITY);
         f.select(&visible, &scores, &hidden)
     }
+
+    /// `[N, G·T, …]` as `[B, Hq, T, …]`.
+    fn with_heads(&self, f: &mut Func, x: &Value) -> Result<Value> {
+        let mut dims = self.outer.to_vec();
+        dims.extend_from_slice(&x.dims()[2..]);
+        f.reshape(x, &dims)
+    }
+
+    /// The opposite.
+    fn without_heads(&self, f: &mut Func, x: &Value, last: i64) -> Result<Value> {
+        f.reshape(x, &[self.query.dim(0), self.query.dim(1), last])
+    }
 }
 
-/// Batch axes B and H, contracting the given axes of left and right.
-fn shared_heads(left: usize, right: usize) -> DotDims {
+/// Batch axis 0, contracting the given axes of left and right.
+fn batched(left: usize, right: usize) -> DotDims {
     DotDims {
-        left_batch: vec![0, 1],
-        right_batch: vec![0, 1],
+        left_batch: vec![0],
+        right_batch: vec![0],
         left_contract: vec![left],
         right_contract: vec![right],
     }
 }
 
-/// As above, contracting the queries (G and T) of `[B, H, G, T, …]` with those of another.
-fn over_queries() -> DotDims {
-    DotDims {
-        left_batch: vec![0, 1],
-        right_batch: vec![0, 1],
-        left_contract: vec![2, 3],
-        right_contract: vec![2, 3],
-    }
-}
-
-/// `[B, H, G, T, N]` → `[B, H·G, T, N]`
-fn merge_heads(f: &mut Func, x: &Value) -> Result<Value> {
-    f.reshape(x, &[x.dim(0), x.dim(1) * x.dim(2), x.dim(3), x.dim(4)])
-}
-
-/// `query [B, Hq, T, D]`, `key [B, H, S, D]`, `value [B, H, S, N]` → `[B, Hq, T, N]`, and the log-sum-exp of the scores `[B, Hq, T]` in the
-/// opmath dtype. A row that sees nothing gives 0, as `_safe_softmax` has it.
+/// `query [B, Hq, T, D]`, `key [B, H, S, D]`, `value [B, H, S, E]` → `[B, Hq, T, E]`, and for the backward the weights `[B, Hq, T, S]` or
+/// the log-sum-exp of the scores `[B, Hq, T]`. A row that sees nothing gives 0, as `_safe_softmax` has it.
 fn attention(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let parts = Scores::of(f, call)?;
-    let dtype = parts.query.dtype();
-    let scores = parts.build(f)?;
-    let largest = f.reduce_keep(&scores, Monoid::Maximum, &[4])?;
+    let parts = Parts::of(f, call)?;
+    let scores = parts.scores(f)?;
+    let largest = f.reduce_keep(&scores, Monoid::Maximum, &[2])?;
     let nothing = f.compare_const(Comparison::Eq, &largest, f64::NEG_INFINITY)?;
     let zero = f.full_like(&largest, 0i64);
     let shift = f.select(&nothing, &zero, &largest)?;
     let spread = f.broadcast_to(&shift, scores.dims())?;
     let shifted = f.sub(&scores, &spread)?;
-    let weights = f.unary(Unary::Exp, &shifted)?;
-    let total = f.reduce_keep(&weights, Monoid::Add, &[4])?;
+    let exponentials = f.unary(Unary::Exp, &shifted)?;
+    let total = f.reduce_keep(&exponentials, Monoid::Add, &[2])?;
     let one = f.full_like(&total, 1i64);
     let divisor = f.select(&nothing, &one, &total)?;
-    // The weights go into the product in the input's dtype, as on every device that has one for it; the division comes after, on fewer elements.
-    let weights = f.convert(&weights, dtype)?;
-    let context = f.dot_general(&weights, &parts.value, &shared_heads(4, 2), parts.wide)?;
-    let divisor = f.broadcast_to(&divisor, context.dims())?;
-    let context = f.div(&context, &divisor)?;
-    let context = f.convert(&context, dtype)?;
-    let logarithm = f.unary(Unary::Log, &total)?;
-    let logsumexp = f.add(&logarithm, &shift)?;
-    let logsumexp = merge_heads(f, &logsumexp)?;
-    Ok(Outputs::all([merge_heads(f, &context)?, f.squeeze(&logsumexp, &[3])?]))
+    let (context, kept) = if scores.numel() <= KEPT_WEIGHTS {
+        let divisor = f.broadcast_to(&divisor, scores.dims())?;
+        let weights = f.div(&exponentials, &divisor)?;
+        let weights = f.convert(&weights, parts.dtype)?;
+        let context = f.dot_general(&weights, &parts.value, &batched(2, 1), parts.wide)?;
+        (context, parts.with_heads(f, &weights)?)
+    } else {
+        // The division comes after the product, on fewer elements.
+        let weights = f.convert(&exponentials, parts.dtype)?;
+        let context = f.dot_general(&weights, &parts.value, &batched(2, 1), parts.wide)?;
+        let divisor = f.broadcast_to(&divisor, context.dims())?;
+        let logarithm = f.unary(Unary::Log, &total)?;
+        let logsumexp = f.add(&logarithm, &shift)?;
+        (f.div(&context, &divisor)?, f.reshape(&logsumexp, &parts.outer)?)
+    };
+    let context = f.convert(&context, parts.dtype)?;
+    Ok(Outputs::all([parts.with_heads(f, &context)?, kept]))
 }
 
-/// → the gradients of query, key, value, and of the bias with `bias_grad`. With `P` the weights and `dP = grad · valueᵀ`:
-/// `dS = P · (dP - Σ grad · out)`, `dquery = scale · dS · key`, `dkey = scale · dSᵀ · query`, `dvalue = Pᵀ · grad`.
-fn attention_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let parts = Scores::of(f, call)?;
-    let dtype = parts.query.dtype();
-    let (gradient, output, logsumexp) = (call.tensor("grad_out")?, call.tensor("out")?, call.tensor("logsumexp")?);
-    let scores = parts.build(f)?;
-    let mut rows = scores.dims().to_vec();
-    rows[4] = 1;
-    let logsumexp = f.reshape(logsumexp, &rows)?;
+/// `[N, G·T, S]` in the opmath dtype: kept, or `exp(scores - logsumexp)`.
+fn weights(f: &mut Func, parts: &Parts, kept: &Value) -> Result<Value> {
+    if kept.rank() == 4 {
+        let weights = parts.without_heads(f, kept, kept.dim(3))?;
+        return f.convert(&weights, parts.wide);
+    }
+    let scores = parts.scores(f)?;
+    let logsumexp = parts.without_heads(f, kept, 1)?;
     let seen = f.compare_const(Comparison::Ne, &logsumexp, f64::NEG_INFINITY)?;
     let spread = f.broadcast_to(&logsumexp, scores.dims())?;
     let shifted = f.sub(&scores, &spread)?;
     let weights = f.unary(Unary::Exp, &shifted)?;
     let seen = f.broadcast_to(&seen, scores.dims())?;
     let zero = f.full_like(&weights, 0i64);
-    let weights = f.select(&seen, &weights, &zero)?;
+    f.select(&seen, &weights, &zero)
+}
 
-    let mut heads = scores.dims().to_vec();
-    heads[4] = parts.value.dim(3);
-    let gradient = f.reshape(gradient, &heads)?;
-    let output = f.reshape(output, &heads)?;
+/// → the gradients of query, key, value, and of the bias with `bias_grad`. With `P` the weights and `dP = grad · valueᵀ`:
+/// `dS = P · (dP - Σ grad · out)`, `dquery = scale · dS · key`, `dkey = scale · dSᵀ · query`, `dvalue = Pᵀ · grad`.
+fn attention_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
+    let parts = Parts::of(f, call)?;
+    let dtype = parts.dtype;
+    let (query, key, value) = (call.tensor("query")?, call.tensor("key")?, call.tensor("value")?);
+    let features = value.dim(3);
+    let gradient = parts.without_heads(f, call.tensor("grad_out")?, features)?;
+    let output = parts.without_heads(f, call.tensor("out")?, features)?;
+    let weights = weights(f, &parts, call.tensor("logsumexp")?)?;
     let narrow = f.convert(&weights, dtype)?;
-    let grad_value = f.dot_general(&narrow, &gradient, &over_queries(), parts.wide)?;
-    let grad_weights = f.dot_general(&gradient, &parts.value, &shared_heads(4, 3), parts.wide)?;
+    let grad_value = f.dot_general(&narrow, &gradient, &batched(1, 1), parts.wide)?;
+    let grad_weights = f.dot_general(&gradient, &parts.value, &batched(2, 2), parts.wide)?;
     let wide_gradient = f.convert(&gradient, parts.wide)?;
     let wide_output = f.convert(&output, parts.wide)?;
     let terms = f.mul(&wide_gradient, &wide_output)?;
-    let mean = f.reduce_keep(&terms, Monoid::Add, &[4])?;
+    let mean = f.reduce_keep(&terms, Monoid::Add, &[2])?;
     let mean = f.broadcast_to(&mean, grad_weights.dims())?;
     let centred = f.sub(&grad_weights, &mean)?;
     let grad_scores = f.mul(&weights, &centred)?;
 
     let scaled = f.binary_const(Binary::Multiply, &grad_scores, parts.scale)?;
     let scaled = f.convert(&scaled, dtype)?;
-    let grad_query = f.dot_general(&scaled, &parts.key, &shared_heads(4, 2), parts.wide)?;
-    let grad_query = merge_heads(f, &grad_query)?;
-    let grad_key = f.dot_general(&scaled, &parts.query, &over_queries(), parts.wide)?;
+    let grad_query = f.dot_general(&scaled, &parts.key, &batched(2, 1), parts.wide)?;
+    let grad_key = f.dot_general(&scaled, &parts.query, &batched(1, 1), parts.wide)?;
     let grad_bias = match call.tensor_opt("attn_bias") {
         Some(bias) if call.flag("bias_grad")? => {
-            let whole = merge_heads(f, &grad_scores)?;
+            let whole = parts.with_heads(f, &grad_scores)?;
             let summed = sum_to(f, &whole, bias.dims())?;
             Some(f.convert(&summed, bias.dtype())?)
         }
         _ => None,
     };
-    let grad_query = f.convert(&grad_query, dtype)?;
-    let grad_key = f.convert(&grad_key, dtype)?;
-    let grad_value = f.convert(&grad_value, dtype)?;
-    Ok(Outputs(vec![
-        Some(grad_query),
-        Some(grad_key),
-        Some(grad_value),
-        grad_bias,
-    ]))
+    let mut outputs = Vec::new();
+    for (gradient, like) in [(grad_query, query), (grad_key, key), (grad_value, value)] {
+        let gradient = f.convert(&gradient, dtype)?;
+        outputs.push(Some(f.reshape(&gradient, like.dims())?));
+    }
+    outputs.push(grad_bias);
+    Ok(Outputs(outputs))
 }
 
 /// The opposite of broadcasting `dims` to `x`'s.
 fn sum_to(f: &mut Func, x: &Value, dims: &[i64]) -> Result<Value> {
     let extra = x.rank() - dims.len();
-    let axes: Vec<usize> = (0..x.rank())
-        .filter(|&axis| axis < extra || (dims[axis - extra] == 1 && x.dim(axis) != 1))
-        .collect();
-    let summed = if axes.is_empty() {
-        x.clone()
-    } else {
-        f.reduce(x, Monoid::Add, &axes)?
-    };
+    let stretched = |axis: usize| axis < extra || (dims[axis - extra] == 1 && x.dim(axis) != 1);
+    let axes: Vec<usize> = (0..x.rank()).filter(|&axis| stretched(axis)).collect();
+    let summed = f.reduce(x, Monoid::Add, &axes)?;
     f.reshape(&summed, dims)
 }

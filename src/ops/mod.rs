@@ -40,9 +40,11 @@ mod reduction;
 mod scan;
 mod search;
 mod selection;
+mod scatter;
 mod softmax;
 mod sort;
 pub mod spatial;
+mod unary;
 mod upsample;
 mod vector_norm;
 

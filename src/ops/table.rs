@@ -142,8 +142,10 @@ const FAMILIES: &[&[OpDef]] = &[
     super::scan::OPS,
     super::search::OPS,
     super::selection::OPS,
+    super::scatter::OPS,
     super::softmax::OPS,
     super::sort::OPS,
+    super::unary::OPS,
     super::upsample::OPS,
     super::vector_norm::OPS,
 ];
