@@ -12,7 +12,7 @@ mod shim {
     use std::process::Command;
 
     const FILES: &[&str] = &[
-        "allocator", "autocast", "boxed", "copy", "fallback", "generator", "guard", "hooks", "install", "masks", "minimal",
+        "allocator", "attention", "autocast", "boxed", "copy", "fallback", "generator", "guard", "hooks", "install", "masks", "minimal",
     ];
 
     pub fn build() {

@@ -4,11 +4,12 @@
 #include "shim.h"
 
 namespace torch_tpu {
-namespace {
 
-void release(void* context) noexcept {
+void release_allocation(void* context) noexcept {
   release_storage(reinterpret_cast<uint64_t>(context));
 }
+
+namespace {
 
 c10::CachingDeviceAllocator::Stat stat(int64_t current, int64_t peak, int64_t allocated, int64_t freed) {
   c10::CachingDeviceAllocator::Stat figures;
@@ -93,7 +94,7 @@ c10::DataPtr data_pointer(const Allocation& allocation, c10::DeviceIndex device)
   return {
       reinterpret_cast<void*>(allocation.address),
       reinterpret_cast<void*>(allocation.storage),
-      &release,
+      &release_allocation,
       c10::Device(kDevice, device)};
 }
 

@@ -320,6 +320,16 @@ void Records::add_generator(const at::Generator& generator) {
   push(record);
 }
 
+// A pointer without its handle stands for the storage that its address lies in.
+static void find_foreign_storage(const c10::TensorImpl& tensor, ArgumentRecord& record) {
+  const auto address = reinterpret_cast<uint64_t>(tensor.unsafe_storage().data_ptr().get());
+  uint64_t offset_bytes = 0;
+  record.word = find_storage(address, offset_bytes);
+  const uint64_t item = tensor.dtype().itemsize();
+  TORCH_CHECK(offset_bytes % item == 0, "the pointer does not begin at an element of the storage that it lies in");
+  record.offset += static_cast<int64_t>(offset_bytes / item);
+}
+
 ArgumentRecord tensor_record(const c10::TensorImpl& tensor) {
   ArgumentRecord record{};
   record.tag = kTensor;
@@ -328,8 +338,11 @@ ArgumentRecord tensor_record(const c10::TensorImpl& tensor) {
       (tensor.key_set().has(c10::DispatchKey::Conjugate) ? 1 : 0) | (tensor.key_set().has(c10::DispatchKey::Negative) ? 2 : 0));
   const auto sizes = tensor.sizes();
   record.count = static_cast<uint32_t>(sizes.size());
-  record.word = storage_handle(tensor);
+  record.word = own_handle(tensor);
   record.offset = tensor.storage_offset();
+  if (C10_UNLIKELY(record.word == 0)) {
+    find_foreign_storage(tensor, record);
+  }
   record.sizes = sizes.data();
   record.strides = tensor.strides().data();
   return record;

@@ -10,7 +10,7 @@ namespace {
 
 // Whether the tensor is all that its storage holds, in order.
 bool covers_storage(const at::Tensor& tensor) {
-  return tensor.storage_offset() == 0 && tensor.is_contiguous() && tensor.nbytes() == tensor.storage().nbytes() && !tensor.is_conj() &&
+  return own_handle(*tensor.unsafeGetTensorImpl()) != 0 && tensor.storage_offset() == 0 && tensor.is_contiguous() && tensor.nbytes() == tensor.storage().nbytes() && !tensor.is_conj() &&
       !tensor.is_neg();
 }
 
@@ -19,7 +19,7 @@ void upload_into(const at::Tensor& self, const at::Tensor& source) {
   const at::Tensor target = covers_storage(self) ? self : at::empty(self.sizes(), self.options());
   const auto sizes = target.sizes();
   check(upload(
-      storage_handle(*target.unsafeGetTensorImpl()), static_cast<uint8_t>(target.scalar_type()), {sizes.data(), sizes.size()},
+      own_handle(*target.unsafeGetTensorImpl()), static_cast<uint8_t>(target.scalar_type()), {sizes.data(), sizes.size()},
       static_cast<const uint8_t*>(host.const_data_ptr()), host.nbytes()));
   if (!target.is_same(self)) {
     call_writing("aten::copy_", "", {self, target}, 1);
@@ -88,6 +88,9 @@ at::Tensor& copy_between(at::Tensor& self, const at::Tensor& source, bool non_bl
   TORCH_CHECK(self.defined() && source.defined(), "copy_: both tensors must be defined");
   if (self.is_same(source)) {
     return self;
+  }
+  if (source.is_complex() && !self.is_complex()) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
   }
   const bool to_device = self.device().type() == kDevice;
   const bool from_device = source.device().type() == kDevice;

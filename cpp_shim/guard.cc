@@ -135,7 +135,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 };
 
-C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
-
 }  // namespace
+
+void install_guard() {
+  static const c10::impl::DeviceGuardImplRegistrar registrar(kDevice, new Guard);  // never destroyed: c10 keeps the pointer
+}
+
 }  // namespace torch_tpu

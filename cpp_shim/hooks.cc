@@ -162,7 +162,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     auto* implementation = storage.unsafeGetStorageImpl();
     const auto device = storage.device().index();
     Allocation allocation{};
-    if (const auto handle = reinterpret_cast<uint64_t>(storage.data_ptr().get_context())) {
+    if (const auto handle = own_handle(*implementation)) {
       check(resize_storage(handle, bytes, allocation));
     } else {
       check(allocate(static_cast<uint8_t>(device), bytes, allocation));
@@ -179,7 +179,7 @@ void install_hooks() {
   at::setHostAllocator(kDevice, &pinned_allocator);
   // The default generators as Python objects, without a client: `torch.ops.torch_tpu.default_generator(0)`.
   static torch::Library library(torch::Library::FRAGMENT, "torch_tpu", std::nullopt, __FILE__, __LINE__);
-  library.def("default_generator(int device) -> Generator", [](int64_t device) {
+  library.def("default_generator(int device) -> Generator?", [](int64_t device) {
     return default_generator_of(static_cast<c10::DeviceIndex>(device));
   });
 }

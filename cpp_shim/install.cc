@@ -13,10 +13,12 @@ void install() {
   std::call_once(once, [] {
     const std::string name(device_name());
     c10::register_privateuse1_backend(name);
+    install_guard();
     install_hooks();
+    install_attention();
+    install_boxed();
     install_minimal();
     install_copy();
-    install_boxed();
     install_fallback();
     install_autocast();
   });

@@ -17,8 +17,14 @@ constexpr c10::DispatchKey kKey = c10::DispatchKey::PrivateUse1;
 c10::Allocator* device_allocator();
 // Takes ownership of the allocation's handle.
 c10::DataPtr data_pointer(const Allocation& allocation, c10::DeviceIndex device);
-inline uint64_t storage_handle(const c10::TensorImpl& tensor) {
-  return reinterpret_cast<uint64_t>(tensor.unsafe_storage().data_ptr().get_context());
+void release_allocation(void* context) noexcept;
+// The handle that the storage owns; 0 for a pointer that came back without it (at::from_blob, DLPack), whose context is somebody else's.
+inline uint64_t own_handle(const c10::StorageImpl& storage) {
+  const auto& pointer = storage.data_ptr();
+  return pointer.get_deleter() == &release_allocation ? reinterpret_cast<uint64_t>(pointer.get_context()) : 0;
+}
+inline uint64_t own_handle(const c10::TensorImpl& tensor) {
+  return own_handle(*tensor.unsafe_storage().unsafeGetStorageImpl());
 }
 
 // boxed.cc
@@ -34,6 +40,8 @@ bool is_index_with_masks(const std::string& base);
 // Bool and byte masks among the indices (argument 1) become index tensors, where the program cannot take them as they are.
 void expand_masks(const std::string& base, c10::IValue* arguments, size_t count);
 
+void install_guard();     // guard.cc
+void install_attention(); // attention.cc, before install_boxed
 void install_minimal();   // minimal.cc
 void install_copy();      // copy.cc
 void install_fallback();  // fallback.cc

@@ -102,7 +102,7 @@ mod ffi {
         unsafe fn download(tensor: &ArgumentRecord, data: *mut u8, bytes: u64) -> u8;
         fn copy_to_device(tensor: &ArgumentRecord, device: u8, allocation: &mut Allocation) -> u8;
         fn resize_storage(storage: u64, bytes: u64, allocation: &mut Allocation) -> u8;
-        fn storage_device(storage: u64) -> u8;
+        fn find_storage(address: u64, offset_bytes: &mut u64) -> u64;
         fn memory_statistics(device: u8) -> MemoryStatistics;
         fn reset_peak_statistics(device: u8);
         fn reset_accumulated_statistics(device: u8);

@@ -6,7 +6,7 @@ use crate::device::registry;
 use crate::dispatch::transfer;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::storage::{Storage, reaper, statistics};
+use crate::storage::{Storage, live, reaper, statistics};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -98,8 +98,15 @@ pub(super) fn resize_storage(storage: u64, bytes: u64, allocation: &mut Allocati
     })
 }
 
-pub(super) fn storage_device(storage: u64) -> u8 {
-    borrowed(storage).map_or(0, |storage| storage.device as u8)
+/// The handle of the storage that an address lies in, owned by somebody else, and the bytes from its beginning; 0 if there is none.
+pub(super) fn find_storage(address: u64, offset_bytes: &mut u64) -> u64 {
+    never_panics(0, || {
+        live::find(address).map_or(0, |(storage, offset)| {
+            *offset_bytes = offset;
+            // The caller's pointer came from a tensor that keeps the storage alive.
+            Arc::as_ptr(&storage) as u64
+        })
+    })
 }
 
 pub(super) fn memory_statistics(device: u8) -> MemoryStatistics {

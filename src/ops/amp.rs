@@ -6,8 +6,8 @@ use crate::error::{Error, Result, ensure};
 use crate::stablehlo::{Binary, Comparison, Func, Monoid, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("_amp_foreach_non_finite_check_and_unscale", check_and_unscale).writes(&["self", "found_inf"]),
-    OpDef::new("_amp_update_scale", update_scale).writes(&["self", "growth_tracker"]),
+    OpDef::new("_amp_foreach_non_finite_check_and_unscale_", check_and_unscale).writes(&["self", "found_inf"]),
+    OpDef::new("_amp_update_scale_", update_scale).writes(&["self", "growth_tracker"]),
 ];
 
 fn one_element<'a>(call: &'a Call, name: &str) -> Result<&'a Value> {

@@ -1,14 +1,12 @@
 //! Softmax with masks, and the fused self-attention that `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` call in inference.
 
 use super::call::{Call, Operand, Outputs};
-use super::common::not_implemented_for;
 use super::table::OpDef;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
-use crate::stablehlo::{Binary, Comparison, DotDims, Func, Monoid, Unary, Value};
+use crate::stablehlo::{Binary, DotDims, Func, Monoid, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("_safe_softmax", safe_softmax),
     OpDef::new("_masked_softmax", masked_softmax),
     OpDef::new("_masked_softmax_backward", masked_softmax_backward),
     OpDef::new("_transform_bias_rescale_qkv", transform_bias_rescale_qkv),
@@ -22,56 +20,20 @@ fn wide(f: &mut Func, x: &Value) -> Result<Value> {
 }
 
 /// Softmax along `axis`, `x` in its opmath dtype; with `masked` (bool, of `x`'s dims) those elements count as absent. A row without any
-/// element is NaN, or 0 with `empty_is_zero`.
-fn softmax(f: &mut Func, x: &Value, axis: usize, masked: Option<&Value>, empty_is_zero: bool) -> Result<Value> {
+/// element is NaN.
+fn softmax(f: &mut Func, x: &Value, axis: usize, masked: Option<&Value>) -> Result<Value> {
     let lowest = f.constant(x.dtype(), x.dims(), f64::NEG_INFINITY);
     let x = match masked {
         Some(masked) => f.select(masked, &lowest, x)?,
         None => x.clone(),
     };
     let largest = f.reduce_keep(&x, Monoid::Maximum, &[axis])?;
-    let empty = f.compare_const(Comparison::Eq, &largest, f64::NEG_INFINITY)?;
-    let shift = if empty_is_zero {
-        let zero = f.full_like(&largest, 0i64);
-        f.select(&empty, &zero, &largest)?
-    } else {
-        largest
-    };
-    let shift = f.broadcast_to(&shift, x.dims())?;
-    let shifted = f.sub(&x, &shift)?;
+    let largest = f.broadcast_to(&largest, x.dims())?;
+    let shifted = f.sub(&x, &largest)?;
     let exponentials = f.unary(Unary::Exp, &shifted)?;
     let total = f.reduce_keep(&exponentials, Monoid::Add, &[axis])?;
-    let total = if empty_is_zero {
-        let one = f.full_like(&total, 1i64);
-        f.select(&empty, &one, &total)?
-    } else {
-        total
-    };
     let total = f.broadcast_to(&total, x.dims())?;
     f.div(&exponentials, &total)
-}
-
-/// Softmax along `dim`, where a row of nothing but -inf gives zeros.
-fn safe_softmax(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let x = call.tensor("self")?;
-    let dtype = call.dtype_opt("dtype")?.unwrap_or(x.dtype());
-    ensure(dtype.is_float(), || {
-        not_implemented_for("softmax_lastdim_kernel_impl", dtype)
-    })?;
-    let axis = call.axis("dim", x.rank())?;
-    if x.rank() == 0 {
-        let infinite = f.compare_const(Comparison::Eq, x, f64::NEG_INFINITY)?;
-        let present = f.not(&infinite)?;
-        return Ok(f.convert(&present, dtype)?.into());
-    }
-    let x = f.convert(x, dtype)?;
-    let x = wide(f, &x)?;
-    let result = if x.numel() == 0 {
-        x
-    } else {
-        softmax(f, &x, axis, None, true)?
-    };
-    Ok(f.convert(&result, dtype)?.into())
 }
 
 /// How a mask lies on attention scores `[B, H, T, S]` (`nn.MultiheadAttention.merge_masks`).
@@ -129,7 +91,7 @@ fn masked_softmax(f: &mut Func, call: &Call) -> Result<Outputs> {
     let result = if x.numel() == 0 {
         own
     } else {
-        softmax(f, &own, axis, Some(&mask), false)?
+        softmax(f, &own, axis, Some(&mask))?
     };
     Ok(f.convert(&result, x.dtype())?.into())
 }
@@ -270,7 +232,7 @@ impl Attention<'_> {
             }
             None => None,
         };
-        let weights = softmax(f, &scores, 3, mask.as_ref(), false)?;
+        let weights = softmax(f, &scores, 3, mask.as_ref())?;
         let context = f.dot_general(&weights, values, &heads_contract(3, 2), wide_dtype)?;
         let context = f.transpose(&context, &[0, 2, 1, 3])?;
         let context = f.reshape(&context, &[context.dim(0), context.dim(1), embed])?;

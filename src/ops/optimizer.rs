@@ -11,16 +11,16 @@ use crate::error::{Error, Result, ensure};
 use crate::stablehlo::{Binary, Comparison, Func, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("_fused_sgd", fused_sgd)
+    OpDef::new("_fused_sgd_", fused_sgd)
         .operands(&["weight_decay", "momentum", "lr", "dampening"])
         .writes(&["self", "grads", "momentum_buffer_list"]),
-    OpDef::new("_fused_adam", |f, call| fused_adam(f, call, Decay::InGradient))
+    OpDef::new("_fused_adam_", |f, call| fused_adam(f, call, Decay::InGradient))
         .operands(ADAM_NUMBERS)
         .writes(ADAM_WRITES),
-    OpDef::new("_fused_adamw", |f, call| fused_adam(f, call, Decay::Decoupled))
+    OpDef::new("_fused_adamw_", |f, call| fused_adam(f, call, Decay::Decoupled))
         .operands(ADAM_NUMBERS)
         .writes(ADAM_WRITES),
-    OpDef::new("_fused_adagrad", fused_adagrad)
+    OpDef::new("_fused_adagrad_", fused_adagrad)
         .operands(&["lr", "lr_decay", "weight_decay", "eps"])
         .writes(&["self", "grads", "state_sums"]),
 ];

@@ -31,8 +31,9 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("special_xlog1py", |f, call| float_binary(f, call, |f, x| x_log_y(f, &x[0], &x[1], Unary::Log1p))),
     OpDef::elementwise("heaviside", heaviside),
     OpDef::elementwise("lerp", lerp),
-    OpDef::elementwise("addcmul", |f, call| addc(f, call, Binary::Multiply)),
-    OpDef::elementwise("addcdiv", |f, call| addc(f, call, Binary::Divide)),
+    // A foreach overload with a CPU tensor of N numbers is PyTorch's to take apart.
+    OpDef::elementwise("addcmul", |f, call| addc(f, call, Binary::Multiply)).except(&["Tensor", "Tensor_out"]),
+    OpDef::elementwise("addcdiv", |f, call| addc(f, call, Binary::Divide)).except(&["Tensor", "Tensor_out"]),
     OpDef::elementwise("clamp", |f, call| clamp(f, call, "min", "max")),
     OpDef::elementwise("clamp_min", |f, call| clamp(f, call, "min", "")),
     OpDef::elementwise("clamp_max", |f, call| clamp(f, call, "", "max")),

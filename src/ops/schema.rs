@@ -86,8 +86,8 @@ impl Schema {
         self.name.starts_with("_foreach_")
     }
 
-    /// Base names under which an entry may stand, best first: as written (`_foreach_norm`), without the in-place underscore,
-    /// and for a foreach overload the operator that it maps over its lists.
+    /// Base names under which an entry may stand, best first: as written (`_fused_adam_`, which has no functional form of its own),
+    /// without the in-place underscore, and for a foreach overload the operator that it maps over its lists.
     pub fn base_names(&self) -> Vec<String> {
         let writes_first = self.arguments.first().is_some_and(|first| first.write);
         if let Some(rest) = self.name.strip_prefix("__") {
@@ -98,7 +98,10 @@ impl Schema {
             };
         }
         let stem = self.name.strip_suffix('_').unwrap_or(&self.name);
-        let mut names = vec![stem.to_owned()];
+        let mut names = vec![self.name.clone()];
+        if stem != self.name {
+            names.push(stem.to_owned());
+        }
         names.extend(stem.strip_prefix("_foreach_").map(str::to_owned));
         names
     }
@@ -189,7 +192,7 @@ mod tests {
         let schema =
             Schema::parse("aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()")
                 .unwrap();
-        assert_eq!(schema.base_names(), vec!["_foreach_addcdiv", "addcdiv"]);
+        assert_eq!(schema.base_names(), vec!["_foreach_addcdiv_", "_foreach_addcdiv", "addcdiv"]);
         assert_eq!(schema.variant(), Variant::InPlace);
         assert!(schema.arguments[3].list && schema.arguments[3].ty == ArgType::Scalar);
         assert!(schema.returns.is_empty());

@@ -9,6 +9,8 @@ pub mod write;
 mod oracle;
 
 #[cfg(feature = "torch")]
+pub mod live;
+#[cfg(feature = "torch")]
 pub mod reaper;
 #[cfg(feature = "torch")]
 pub mod statistics;

@@ -1,18 +1,12 @@
 //! A storage: what a `c10::StorageImpl`'s data pointer stands for.
 
-use super::statistics;
 use super::types::TypeId;
+use super::{live, statistics};
 use crate::error::{Error, Result};
 use crate::pjrt::Buffer;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-
-/// Addresses are given out from here on, with the device in bits 52..58. They are not canonical on x86-64 and lie outside of user space on
-/// aarch64, so that a stray host access faults; nothing ever dereferences one.
-const FIRST_ADDRESS: u64 = 0x4000_0000_0000_0000;
-const DEVICE_BIT: u32 = 52;
-static NEXT_ADDRESS: AtomicU64 = AtomicU64::new(FIRST_ADDRESS);
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What a storage holds on the device.
 #[derive(Clone, Debug)]
@@ -58,9 +52,8 @@ impl Storage {
     }
 
     fn make(device: u16, bytes: usize, ty: TypeId, slot: Slot) -> Arc<Storage> {
-        let span = (bytes as u64).next_multiple_of(512).max(512);
-        let address = NEXT_ADDRESS.fetch_add(span, Relaxed) | (device as u64) << DEVICE_BIT;
-        Arc::new(Storage { device, address, bytes: AtomicUsize::new(bytes), state: Mutex::new(State { ty, slot }) })
+        let state = Mutex::new(State { ty, slot });
+        live::add(device, bytes, |address| Storage { device, address, bytes: AtomicUsize::new(bytes), state })
     }
 
     pub fn bytes(&self) -> usize {
@@ -112,6 +105,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
+        live::remove(self.address);
         statistics::free(self.device, self.bytes());
         if let Slot::Resident(buffer) = std::mem::replace(&mut self.state.get_mut().slot, Slot::Empty) {
             super::reaper::bury(buffer);
