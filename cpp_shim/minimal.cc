@@ -135,6 +135,16 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& source) {
 
 void record_stream(at::Tensor&, c10::Stream) {}  // the runtime keeps buffers alive while they are in use
 
+// `module.to(device)` keeps parameters the same objects (ties, optimisers) when their data may be exchanged, which the default denies to
+// PrivateUse1: both sides are stock dense tensors, as with CUDA.
+bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
+  const auto dense = [](const at::Tensor& tensor) {
+    return tensor.layout() == c10::Layout::Strided && (tensor.device().type() == kDevice || tensor.device().is_cpu()) &&
+        tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense));
+  };
+  return dense(self) && dense(from);
+}
+
 }  // namespace
 
 void install_minimal() {
@@ -153,6 +163,7 @@ void install_minimal() {
   library.impl("equal", TORCH_FN(equal));
   library.impl("is_set_to", TORCH_FN(is_set_to));
   library.impl("record_stream", TORCH_FN(record_stream));
+  library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace torch_tpu

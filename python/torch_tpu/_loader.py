@@ -86,7 +86,10 @@ def _register() -> str:
         sys.modules[f"torch.{name}.{submodule}"] = alias
     # Tensor.tpu(), Tensor.is_tpu, Module.tpu(), storages and packed sequences. PyTorch refuses to generate them twice.
     if not hasattr(torch.Tensor, f"is_{name}"):
-        torch.utils.generate_methods_for_privateuse1_backend()
+        torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    # float16, PyTorch's default of unknown devices, has no hardware on a TPU. The setting belongs to a thread; threads
+    # made later take `torch.autocast(name, dtype=…)` or `torch.tpu.amp.autocast()`.
+    torch.set_autocast_dtype(name, torch.bfloat16)
     return name
 
 

@@ -45,7 +45,8 @@ def test_importing_prints_nothing_and_touches_no_device(script, first):
         import torch_tpu
         from torch_tpu import _C
         assert not _C.is_initialized()
-        mapped = open("/proc/self/maps").read()
+        with open("/proc/self/maps") as maps:
+            mapped = maps.read()
         assert "pjrt_c_api" not in mapped and "xla_cpu_pjrt" not in mapped and "libtpu" not in mapped
         """,
         PYTHONWARNINGS="error",

@@ -68,6 +68,8 @@ def test_results_cross_streams():
 
 def test_an_event_is_done_when_the_work_before_it_is(big):
     event = torch.tpu.Event()
+    assert isinstance(event, torch.tpu.Event) and isinstance(event, torch.Event)
+    assert not isinstance(torch.Event("cpu"), torch.tpu.Event)
     assert event.query(), "an event that was never recorded is done"
     result = long_work(big)
     event.record()

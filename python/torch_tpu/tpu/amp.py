@@ -14,12 +14,12 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
 
 
 class autocast(torch.amp.autocast):  # noqa: N801 - PyTorch's name
-    """`torch.autocast` for this device: matmuls and convolutions in `dtype`, what needs range in float32."""
+    """`torch.autocast` for this device: matmuls and convolutions in `dtype` (bfloat16), what needs range in float32."""
 
     def __init__(
         self, enabled: bool = True, dtype: torch.dtype | None = None, cache_enabled: bool | None = None
     ) -> None:
-        super().__init__(NAME, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+        super().__init__(NAME, dtype=dtype or torch.bfloat16, enabled=enabled, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):

@@ -33,17 +33,23 @@ class Stream(torch.Stream):
         return f"<torch.{NAME}.Stream device={self.device} id={self.stream_id}>"
 
 
-class Event(torch.Event):
+class _EventOfDevice(type(torch.Event)):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == NAME
+
+
+class Event(torch.Event, metaclass=_EventOfDevice):
     """A mark in a stream: `record`, `wait`, `query`, `synchronize`, `elapsed_time` (milliseconds).
 
-    `elapsed_time` needs `enable_timing=True` on both events.
+    `elapsed_time` needs `enable_timing=True` on both events. Calling the class gives a `torch.Event`, as PyTorch's
+    `elapsed_time` takes no instance of a subclass; each `torch.Event` of this device is an instance of this class.
     """
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
+    def __new__(  # type: ignore[misc]
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> torch.Event:
         _lazy_init()
-        return super().__new__(
-            cls, device=torch.device(NAME), enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+        return torch.Event(NAME, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 def _own(stream: torch.Stream) -> Stream:
