@@ -7,6 +7,8 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -155,6 +157,8 @@ void install_minimal() {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library.impl("resize_", TORCH_FN(resize_));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source_storage_offset));
   library.impl("set_.source_Storage", TORCH_FN(set_source_storage));
