@@ -2,7 +2,7 @@
 
 use super::call::{Call, Outputs};
 use super::common::{not_implemented_for, scalar_type};
-use super::decomposition::ensure_supported;
+use super::decomposition::{adjoint, ensure_supported};
 use super::linalg::keep_triangle;
 use super::table::OpDef;
 use crate::error::{Error, Result, ensure};
@@ -12,6 +12,7 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("linalg_qr", linalg_qr).precision(),
     OpDef::new("geqrf", geqrf).precision(),
     OpDef::new("linalg_householder_product", linalg_householder_product).precision(),
+    OpDef::new("ormqr", ormqr).precision(),
 ];
 
 /// `[…, m, n]`, not empty → the reflections packed below the diagonal with `R` on and above it, and their factors `[…, min(m, n)]`.
@@ -19,7 +20,7 @@ fn reflections(f: &mut Func, x: &Value) -> Result<(Value, Value)> {
     let mut factors = x.dims()[..x.rank() - 2].to_vec();
     factors.push(x.dim(x.rank() - 2).min(x.dim(x.rank() - 1)));
     let types = [x.ty().clone(), TensorType::new(x.dtype(), &factors)];
-    let results = f.custom_call("Qr", &[x.clone()], &types, "")?;
+    let results = f.custom_call("Qr", std::slice::from_ref(x), &types, "")?;
     match results.as_slice() {
         [packed, factors] => Ok((packed.clone(), factors.clone())),
         _ => Err(Error::runtime("a custom call returned the wrong number of values")),
@@ -79,16 +80,69 @@ fn linalg_qr(f: &mut Func, call: &Call) -> Result<Outputs> {
     if mode == "r" {
         return Ok(Outputs::all([f.constant(x.dtype(), &[0], 0i64), upper]));
     }
-    let vectors = if kept <= columns {
-        f.slice_axis(&packed, column_axis, 0, kept)?
-    } else {
-        let zero = f.constant(x.dtype(), &[], 0i64);
-        let none = vec![0; x.rank()];
-        let mut more = none.clone();
-        more[column_axis] = kept - columns;
-        f.pad(&packed, &zero, &none, &more, &none)?
-    };
+    let vectors = with_columns(f, &packed, kept)?;
     Ok(Outputs::all([product(f, &vectors, &factors)?, upper]))
+}
+
+/// `[…, m, n]` with its first `count` columns, or zeros beside it.
+fn with_columns(f: &mut Func, x: &Value, count: i64) -> Result<Value> {
+    let axis = x.rank() - 1;
+    let columns = x.dim(axis);
+    if count <= columns {
+        return f.slice_axis(x, axis, 0, count);
+    }
+    let zero = f.constant(x.dtype(), &[], 0i64);
+    let none = vec![0; x.rank()];
+    let mut more = none.clone();
+    more[axis] = count - columns;
+    f.pad(x, &zero, &none, &more, &none)
+}
+
+/// `other` times the whole product of the reflections `self […, m, k]` with factors `input2 […, k]`: `Q·C`, `C·Q`, or with `Qᴴ`.
+fn ormqr(f: &mut Func, call: &Call) -> Result<Outputs> {
+    let (packed, factors, other) = (call.tensor("self")?, call.tensor("input2")?, call.tensor("input3")?);
+    let fail = |message: String| Error::runtime(format!("torch.ormqr: {message}"));
+    let left = call.flag("left")?;
+    ensure(packed.rank() >= 2 && other.rank() >= 2, || {
+        fail("input and other must have at least 2 dimensions.".into())
+    })?;
+    let size = other.dim(if left { other.rank() - 2 } else { other.rank() - 1 });
+    let (rows, count) = (
+        packed.dim(packed.rank() - 2),
+        factors.dims().last().copied().unwrap_or(0),
+    );
+    ensure(rows == size && count <= size, || {
+        let side = if left { "other.shape[-2]" } else { "other.shape[-1]" };
+        fail(format!(
+            "{side} must be greater than or equal to tau.shape[-1] and equal to input.shape[-2]"
+        ))
+    })?;
+    ensure(
+        packed.dtype() == factors.dtype() && packed.dtype() == other.dtype(),
+        || fail("input, tau and other must have the same dtype".into()),
+    )?;
+    ensure(
+        packed.dtype().is_inexact() && packed.dtype().opmath() == packed.dtype(),
+        || not_implemented_for("ormqr_cpu", packed.dtype()),
+    )?;
+    if other.numel() == 0 || count == 0 {
+        return Ok(other.value.clone().into());
+    }
+    let vectors = with_columns(f, packed, count)?;
+    let vectors = with_columns(f, &vectors, rows)?;
+    let whole = product(f, &vectors, factors)?;
+    let whole = if call.flag("transpose")? {
+        adjoint(f, &whole)?
+    } else {
+        whole
+    };
+    let dtype = other.dtype();
+    Ok(if left {
+        f.matmul(&whole, other, dtype)?
+    } else {
+        f.matmul(other, &whole, dtype)?
+    }
+    .into())
 }
 
 /// LAPACK's packed form.

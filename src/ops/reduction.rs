@@ -105,10 +105,24 @@ fn sum(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn total(f: &mut Func, call: &Call, x: &Value, dtype: DType) -> Result<Outputs> {
     let axes = Axes::of(call, x)?;
-    let wide = widened(f, x, dtype)?;
+    let wide = match counter(x.dtype(), dtype, axes.count(x)) {
+        Some(counter) => f.convert(x, counter)?,
+        None => widened(f, x, dtype)?,
+    };
     let monoid = if dtype.is_bool() { Monoid::Or } else { Monoid::Add };
     let total = axes.reduce(f, &wide, monoid)?;
     Ok(f.convert(&total, dtype)?.into())
+}
+
+/// int32 for sums that it holds: of `count` bools or narrow integers. XLA:CPU adds them up three times as fast as int64.
+fn counter(from: DType, to: DType, count: i64) -> Option<DType> {
+    let largest = match from {
+        DType::Bool => 1,
+        DType::U8 | DType::I8 => 1 << 8,
+        DType::I16 | DType::U16 => 1 << 16,
+        _ => return None,
+    };
+    (to == DType::I64 && count < (1 << 31) / largest).then_some(DType::I32)
 }
 
 /// As `sum`, NaN counting as 0.

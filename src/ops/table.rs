@@ -118,6 +118,7 @@ const FAMILIES: &[&[OpDef]] = &[
     super::complex::OPS,
     super::conv::OPS,
     super::decomposition::OPS,
+    super::distance::OPS,
     super::embedding::OPS,
     super::extremum::OPS,
     super::factory::OPS,
@@ -153,7 +154,10 @@ const FAMILIES: &[&[OpDef]] = &[
 /// The entry of a base name without `aten::`.
 pub fn find(base: &str) -> Option<&'static OpDef> {
     static BY_NAME: OnceLock<FxHashMap<&'static str, &'static OpDef>> = OnceLock::new();
-    BY_NAME.get_or_init(|| all().map(|def| (def.base, def)).collect()).get(base).copied()
+    BY_NAME
+        .get_or_init(|| all().map(|def| (def.base, def)).collect())
+        .get(base)
+        .copied()
 }
 
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

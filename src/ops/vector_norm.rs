@@ -165,7 +165,7 @@ fn widened(f: &mut Func, x: &Value, asked: Option<DType>) -> Result<(Value, DTyp
 }
 
 /// `(Σ|x|^order)^(1/order)` and its limits; real out.
-fn vector_norm(f: &mut Func, x: &Value, order: f64, axes: &Axes) -> Result<Value> {
+pub(super) fn vector_norm(f: &mut Func, x: &Value, order: f64, axes: &Axes) -> Result<Value> {
     if order.is_infinite() {
         let magnitude = f.unary(Unary::Abs, x)?;
         let monoid = if order > 0.0 { Monoid::Maximum } else { Monoid::Minimum };

@@ -214,6 +214,13 @@ LU_FORMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "r alone": (lambda a: torch.linalg.qr(a.detach(), "r").R, (make(5, 3),)),
     "qr of nothing": (lambda a: torch.linalg.qr(a.detach(), "complete"), (torch.zeros(3, 0),)),
     "geqrf": (lambda a: torch.geqrf(a.detach()), (make(5, 3),)),
+    "ormqr": (
+        lambda a, c: (
+            torch.ormqr(*torch.geqrf(a.detach()), c.detach()),
+            torch.ormqr(*torch.geqrf(a.detach()), c.detach().mT, left=False, transpose=True),
+        ),
+        (make(5, 3), make(5, 4)),
+    ),
     "householder product": (lambda a: torch.linalg.householder_product(*torch.geqrf(a.detach())), (make(5, 3),)),
 }
 
@@ -242,6 +249,18 @@ def test_singular_systems() -> None:
     compare_error(torch.linalg.solve, SINGULAR, make(2), error=RuntimeError, match="singular")
     compare_error(lambda a: torch.linalg.inv_ex(a, check_errors=True), SINGULAR, error=RuntimeError, match="singular")
     compare_error(torch.linalg.lu_factor, SINGULAR, error=RuntimeError, match="zero")
+
+
+@pytest.mark.parametrize("order", [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
+def test_distances(order: float) -> None:
+    compare(lambda a, b: torch.cdist(a, b, order), make(2, 3, 4), make(5, 4), rtol=1e-4, atol=1e-5)
+
+
+def test_more_distances() -> None:
+    compare(lambda a: torch.cdist(a, a), make(3, 4), grad=False)
+    compare(torch.cdist, make(30, 4), make(28, 4, seed=1), rtol=1e-4, atol=1e-5)
+    compare(torch.cdist, make(3, 0), make(2, 0))
+    compare(torch.cdist, make(0, 4), make(2, 4))
 
 
 ERRORS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], str]] = {
