@@ -12,7 +12,18 @@ mod shim {
     use std::process::Command;
 
     const FILES: &[&str] = &[
-        "allocator", "attention", "autocast", "boxed", "copy", "fallback", "generator", "guard", "hooks", "install", "masks", "minimal",
+        "allocator",
+        "attention",
+        "autocast",
+        "boxed",
+        "copy",
+        "fallback",
+        "generator",
+        "guard",
+        "hooks",
+        "install",
+        "masks",
+        "minimal",
     ];
 
     pub fn build() {
@@ -57,11 +68,15 @@ mod shim {
         }
         let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into()));
         let local = root.join(".venv/bin/python");
-        let python = std::env::var("PYO3_PYTHON").map(PathBuf::from).unwrap_or(if local.exists() { local } else { "python3".into() });
+        let python = std::env::var("PYO3_PYTHON")
+            .map(PathBuf::from)
+            .unwrap_or(if local.exists() { local } else { "python3".into() });
         let find = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
         let output = Command::new(&python).args(["-c", find]).output();
         match output {
-            Ok(output) if output.status.success() => check(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())),
+            Ok(output) if output.status.success() => {
+                check(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
+            }
             _ => panic!(
                 "torch was not found with {}: install torch==2.13.0 into the active Python, or set TORCH_TPU_TORCH to the folder of the torch package",
                 python.display()
@@ -71,7 +86,12 @@ mod shim {
 
     fn check(folder: PathBuf) -> PathBuf {
         let header = Path::new("include/ATen/ATen.h");
-        assert!(folder.join(header).exists(), "{} holds no {}: it is not a torch package", folder.display(), header.display());
+        assert!(
+            folder.join(header).exists(),
+            "{} holds no {}: it is not a torch package",
+            folder.display(),
+            header.display()
+        );
         folder
     }
 }

@@ -330,7 +330,22 @@ static void find_foreign_storage(const c10::TensorImpl& tensor, ArgumentRecord& 
   record.offset += static_cast<int64_t>(offset_bytes / item);
 }
 
+// Element types of src/dtype.rs, by their c10 code.
+bool is_supported(c10::ScalarType dtype) {
+  using enum c10::ScalarType;
+  switch (dtype) {
+    case Byte: case Char: case Short: case Int: case Long: case Half: case Float: case Double: case ComplexFloat: case ComplexDouble:
+    case Bool: case BFloat16: case Float8_e5m2: case Float8_e4m3fn: case UInt16: case UInt32: case UInt64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 ArgumentRecord tensor_record(const c10::TensorImpl& tensor) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      is_supported(c10::typeMetaToScalarType(tensor.dtype())), "dtype ", c10::typeMetaToScalarType(tensor.dtype()),
+      " is not supported on this device; convert the tensor on the CPU first, for instance with .to(torch.float32)");
   ArgumentRecord record{};
   record.tag = kTensor;
   record.dtype = static_cast<uint8_t>(c10::typeMetaToScalarType(tensor.dtype()));

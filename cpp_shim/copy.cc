@@ -1,5 +1,6 @@
 // Copies between devices: host to device, device to host, device to device; on one device the table's `copy` runs.
 #include <ATen/ATen.h>
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -99,6 +100,8 @@ at::Tensor& copy_between(at::Tensor& self, const at::Tensor& source, bool non_bl
     return self;
   }
   if (to_device && from_device) {
+    at::assert_no_internal_overlap(self);
+    at::assert_no_partial_overlap(self, source);
     const at::Tensor near = self.device() == source.device() ? source : on_device(source, self.device());
     call_writing("aten::copy_", "", {self, near}, 1);
   } else if (to_device && source.device().is_cpu()) {

@@ -41,7 +41,16 @@ void expand_masks(const std::string& base, c10::IValue* arguments, size_t count)
     }
     at::Tensor index = item.toTensor();
     if (index.device().is_cpu()) {
-      index = index.to(self.device());  // PyTorch takes index tensors from the CPU
+      // PyTorch takes index tensors from the CPU: the host can check these.
+      if (index.numel() > 0 && index.scalar_type() != c10::kBool && index.scalar_type() != c10::kByte && axis < self.dim()) {
+        const int64_t size = self.size(axis);
+        const int64_t low = index.min().item<int64_t>();
+        const int64_t high = index.max().item<int64_t>();
+        TORCH_CHECK_INDEX(
+            low >= -size && high < size, "index ", high >= size ? high : low, " is out of bounds for dimension ", axis, " with size ",
+            size);
+      }
+      index = index.to(self.device());
     }
     const bool mask = index.scalar_type() == c10::kBool || index.scalar_type() == c10::kByte;
     if (!mask) {

@@ -3,10 +3,13 @@
 #include <ATen/InferSize.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
@@ -147,6 +150,16 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   return dense(self) && dense(from);
 }
 
+// A tensor that is known to be zero and has no storage: autograd's stand-in for an absent tangent.
+at::Tensor efficient_zero_tensor(
+    c10::IntArrayRef size, std::optional<c10::ScalarType> dtype, std::optional<c10::Layout>, std::optional<c10::Device> device,
+    std::optional<bool>) {
+  at::native::ZeroTensorAllocator allocator(device_of(device));
+  return at::detail::empty_generic(
+      size, &allocator, c10::DispatchKeySet(kKey) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor), c10::dtype_or_default(dtype),
+      std::nullopt);
+}
+
 }  // namespace
 
 void install_minimal() {
@@ -166,6 +179,9 @@ void install_minimal() {
   library.impl("set_", TORCH_FN(set_nothing));
   library.impl("equal", TORCH_FN(equal));
   library.impl("is_set_to", TORCH_FN(is_set_to));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
+  library.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   library.impl("record_stream", TORCH_FN(record_stream));
   library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }

@@ -8,9 +8,9 @@ use tch::{Kind, Tensor};
 use torch_tpu::frontend::{self, DeviceTensor};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let packages = std::env::var("TORCH_TPU_PACKAGES").map(PathBuf::from).unwrap_or_else(|_| {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".venv/lib/python3.11/site-packages")
-    });
+    let packages = std::env::var("TORCH_TPU_PACKAGES")
+        .map(PathBuf::from)
+        .unwrap_or_else(|_| PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(".venv/lib/python3.11/site-packages"));
     frontend::initialize(&[packages])?;
     tch::manual_seed(0);
 
@@ -19,8 +19,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let targets = inputs.matmul(&truth) + 0.5 + 0.01 * Tensor::randn([256, 1], (Kind::Float, tch::Device::Cpu));
     let (inputs, targets) = (inputs.to_accelerator(0)?, targets.to_accelerator(0)?);
 
-    let mut weight = Tensor::zeros([2, 1], (Kind::Float, tch::Device::Cpu)).to_accelerator(0)?.set_requires_grad(true);
-    let mut bias = Tensor::zeros([1], (Kind::Float, tch::Device::Cpu)).to_accelerator(0)?.set_requires_grad(true);
+    let mut weight = Tensor::zeros([2, 1], (Kind::Float, tch::Device::Cpu))
+        .to_accelerator(0)?
+        .set_requires_grad(true);
+    let mut bias = Tensor::zeros([1], (Kind::Float, tch::Device::Cpu))
+        .to_accelerator(0)?
+        .set_requires_grad(true);
     for step in 0..=100 {
         let loss = (inputs.matmul(&weight) + &bias - &targets).square().mean(Kind::Float);
         loss.backward();
@@ -36,8 +40,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         });
     }
     let (weight, bias) = (weight.to_host()?, bias.to_host()?);
-    let found = [weight.double_value(&[0, 0]), weight.double_value(&[1, 0]), bias.double_value(&[0])];
+    let found = [
+        weight.double_value(&[0, 0]),
+        weight.double_value(&[1, 0]),
+        bias.double_value(&[0]),
+    ];
     println!("found {found:.3?}, expected [3.0, -2.0, 0.5]");
-    let close = found.iter().zip([3.0, -2.0, 0.5]).all(|(found, expected)| (found - expected).abs() < 0.01);
-    if close { Ok(()) } else { Err("the model did not converge".into()) }
+    let close = found
+        .iter()
+        .zip([3.0, -2.0, 0.5])
+        .all(|(found, expected)| (found - expected).abs() < 0.01);
+    if close {
+        Ok(())
+    } else {
+        Err("the model did not converge".into())
+    }
 }

@@ -151,9 +151,9 @@ mod ffi {
 }
 
 pub use devices::DECOMPOSE;
+pub use ffi::{install, move_tensor};
 #[cfg(feature = "tch")]
 pub use tensors::move_to;
-pub use ffi::{install, move_tensor};
 
 pub use ffi::{Allocation, ArgumentRecord, MemoryStatistics, TensorRecord};
 
@@ -172,10 +172,16 @@ fn guarded(body: impl FnOnce() -> Result<u8>) -> u8 {
         Ok(Ok(status)) => return status,
         Ok(Err(error)) => error,
         Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned());
             Error::new(
                 Kind::Runtime,
-                format!("internal error in torch_tpu ({}); please report this as a bug", text.unwrap_or_else(|| "panic".into())),
+                format!(
+                    "internal error in torch_tpu ({}); please report this as a bug",
+                    text.unwrap_or_else(|| "panic".into())
+                ),
             )
         }
     };

@@ -112,8 +112,13 @@ fn unreachable_default() -> Config {
 
 fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config> {
     let invalid = |name: &str, value: &str| {
-        let takes = VARIABLES.iter().find(|row| row.name == name).map_or("", |row| row.takes);
-        Error::value(format!("{name}={value:?} is not valid: it takes {takes}; correct or unset the variable and start again"))
+        let takes = VARIABLES
+            .iter()
+            .find(|row| row.name == name)
+            .map_or("", |row| row.takes);
+        Error::value(format!(
+            "{name}={value:?} is not valid: it takes {takes}; correct or unset the variable and start again"
+        ))
     };
     let number = |name: &str, low: u64, high: u64| -> Result<Option<u64>> {
         match variable(name) {
@@ -126,7 +131,11 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config> {
     };
     let choice = |name: &str, choices: &[&str]| -> Result<String> {
         let value = variable(name).unwrap_or_else(|| choices[0].to_owned());
-        if choices.contains(&value.as_str()) { Ok(value) } else { Err(invalid(name, &value)) }
+        if choices.contains(&value.as_str()) {
+            Ok(value)
+        } else {
+            Err(invalid(name, &value))
+        }
     };
     let device_name = match choice("TORCH_TPU_DEVICE", &["tpu", "neuron", "auto"])?.as_str() {
         "auto" if crate::device::plugins::neuron_hardware() => "neuron".to_owned(),
@@ -143,8 +152,10 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Config> {
             _ => Fallback::Warn,
         },
         launch_blocking: choice("TORCH_TPU_LAUNCH_BLOCKING", &["0", "1"])? == "1",
-        compile_threads: number("TORCH_TPU_COMPILE_THREADS", 1, 256)?
-            .map_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()), |threads| threads as usize),
+        compile_threads: number("TORCH_TPU_COMPILE_THREADS", 1, 256)?.map_or_else(
+            || std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            |threads| threads as usize,
+        ),
         memory_limit: number("TORCH_TPU_MEMORY_LIMIT", 1, u64::MAX)?,
         dump: variable("TORCH_TPU_DUMP"),
     })
@@ -157,7 +168,10 @@ mod tests {
     #[test]
     fn an_invalid_value_names_the_variable_and_what_it_takes() {
         let error = read(|name| (name == "TORCH_TPU_CPU_DEVICES").then(|| "many".to_owned())).unwrap_err();
-        assert!(error.message.contains("TORCH_TPU_CPU_DEVICES") && error.message.contains("1..64"), "{error}");
+        assert!(
+            error.message.contains("TORCH_TPU_CPU_DEVICES") && error.message.contains("1..64"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -17,7 +17,9 @@ use tch::Tensor;
 pub fn initialize(packages: &[PathBuf]) -> Result<()> {
     static INSTALLED: OnceLock<Result<()>> = OnceLock::new();
     plugins::set_search_paths(packages.to_vec());
-    INSTALLED.get_or_init(|| bridge::install().map_err(|error| Error::runtime(error.what()))).clone()?;
+    INSTALLED
+        .get_or_init(|| bridge::install().map_err(|error| Error::runtime(error.what())))
+        .clone()?;
     registry::runtime().map(|_| ())
 }
 

@@ -5,13 +5,9 @@
 
 #[cfg(feature = "torch")]
 pub mod bridge;
-#[cfg(feature = "torch")]
 pub mod cache;
-#[cfg(feature = "torch")]
 pub mod config;
-#[cfg(feature = "torch")]
 pub mod device;
-#[cfg(feature = "torch")]
 pub mod dispatch;
 pub mod dtype;
 pub mod error;

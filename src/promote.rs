@@ -19,7 +19,11 @@ pub fn promote_types(left: DType, right: DType) -> Result<DType> {
     if left == right {
         return Ok(left);
     }
-    let (low, high) = if left.class() <= right.class() { (left, right) } else { (right, left) };
+    let (low, high) = if left.class() <= right.class() {
+        (left, right)
+    } else {
+        (right, left)
+    };
     let eight_bit_float = |dtype| matches!(dtype, F8E5M2 | F8E4M3FN);
     if eight_bit_float(left) || eight_bit_float(right) {
         return Err(Error::runtime(format!(
@@ -81,7 +85,9 @@ pub fn result_type(operands: impl IntoIterator<Item = (DType, Category)>, defaul
 }
 
 fn combine(higher: Option<DType>, lower: Option<DType>) -> Result<Option<DType>> {
-    let (Some(high), Some(low)) = (higher, lower) else { return Ok(higher.or(lower)) };
+    let (Some(high), Some(low)) = (higher, lower) else {
+        return Ok(higher.or(lower));
+    };
     Ok(Some(match (high.class(), low.class()) {
         (Class::Complex, _) => high,
         (Class::Float, Class::Complex) => high.complex(),
@@ -108,11 +114,32 @@ mod tests {
     #[test]
     fn numbers_do_not_widen_tensors() {
         let kind = |items: &[(DType, Category)]| result_type(items.iter().copied(), DType::F32).unwrap();
-        assert_eq!(kind(&[(DType::BF16, Category::Dimensioned), (DType::F64, Category::Number)]), DType::BF16);
-        assert_eq!(kind(&[(DType::I64, Category::Dimensioned), (DType::F64, Category::Number)]), DType::F32);
-        assert_eq!(kind(&[(DType::I32, Category::Dimensioned), (DType::I64, Category::ZeroDim)]), DType::I32);
-        assert_eq!(kind(&[(DType::F16, Category::Dimensioned), (DType::BF16, Category::Dimensioned)]), DType::F32);
-        assert_eq!(kind(&[(DType::F64, Category::Dimensioned), (DType::C64, Category::Dimensioned)]), DType::C128);
-        assert_eq!(kind(&[(DType::Bool, Category::Dimensioned), (DType::I64, Category::Number)]), DType::I64);
+        assert_eq!(
+            kind(&[(DType::BF16, Category::Dimensioned), (DType::F64, Category::Number)]),
+            DType::BF16
+        );
+        assert_eq!(
+            kind(&[(DType::I64, Category::Dimensioned), (DType::F64, Category::Number)]),
+            DType::F32
+        );
+        assert_eq!(
+            kind(&[(DType::I32, Category::Dimensioned), (DType::I64, Category::ZeroDim)]),
+            DType::I32
+        );
+        assert_eq!(
+            kind(&[
+                (DType::F16, Category::Dimensioned),
+                (DType::BF16, Category::Dimensioned)
+            ]),
+            DType::F32
+        );
+        assert_eq!(
+            kind(&[(DType::F64, Category::Dimensioned), (DType::C64, Category::Dimensioned)]),
+            DType::C128
+        );
+        assert_eq!(
+            kind(&[(DType::Bool, Category::Dimensioned), (DType::I64, Category::Number)]),
+            DType::I64
+        );
     }
 }

@@ -26,7 +26,10 @@ impl From<Error> for PyErr {
             Kind::Type => PyTypeError::new_err(message),
             Kind::Value => PyValueError::new_err(message),
             Kind::OutOfMemory => Python::attach(|py| {
-                let made = py.import("torch").and_then(|torch| torch.getattr("OutOfMemoryError")).and_then(|class| class.call1((&message,)));
+                let made = py
+                    .import("torch")
+                    .and_then(|torch| torch.getattr("OutOfMemoryError"))
+                    .and_then(|class| class.call1((&message,)));
                 made.map_or_else(|_| PyRuntimeError::new_err(message.clone()), PyErr::from_value)
             }),
             Kind::Runtime => PyRuntimeError::new_err(message),
@@ -45,6 +48,7 @@ fn decompose(label: &str) -> bool {
 }
 
 #[pymodule]
+#[allow(non_snake_case)] // the module is `_C`
 mod _C {
     use super::*;
 
@@ -134,7 +138,10 @@ mod _C {
         Ok(BTreeMap::from([
             ("name", runtime.client.platform_name().to_string()),
             ("version", runtime.client.platform_version().to_string()),
-            ("api_version", format!("{}.{}", runtime.api_version.0, runtime.api_version.1)),
+            (
+                "api_version",
+                format!("{}.{}", runtime.api_version.0, runtime.api_version.1),
+            ),
             ("plugin_path", runtime.plugin_path.display().to_string()),
         ]))
     }
@@ -144,12 +151,60 @@ mod _C {
         let figures = statistics::get(py.detach(|| registry::check_index(index))?);
         let mut stats = BTreeMap::new();
         for (name, values) in [
-            ("allocated_bytes", [figures.bytes, figures.peak_bytes, figures.allocated_bytes, figures.freed_bytes]),
-            ("reserved_bytes", [figures.bytes, figures.peak_bytes, figures.allocated_bytes, figures.freed_bytes]),
-            ("active_bytes", [figures.bytes, figures.peak_bytes, figures.allocated_bytes, figures.freed_bytes]),
-            ("requested_bytes", [figures.bytes, figures.peak_bytes, figures.allocated_bytes, figures.freed_bytes]),
-            ("allocation", [figures.count, figures.peak_count, figures.allocated_count, figures.freed_count]),
-            ("active", [figures.count, figures.peak_count, figures.allocated_count, figures.freed_count]),
+            (
+                "allocated_bytes",
+                [
+                    figures.bytes,
+                    figures.peak_bytes,
+                    figures.allocated_bytes,
+                    figures.freed_bytes,
+                ],
+            ),
+            (
+                "reserved_bytes",
+                [
+                    figures.bytes,
+                    figures.peak_bytes,
+                    figures.allocated_bytes,
+                    figures.freed_bytes,
+                ],
+            ),
+            (
+                "active_bytes",
+                [
+                    figures.bytes,
+                    figures.peak_bytes,
+                    figures.allocated_bytes,
+                    figures.freed_bytes,
+                ],
+            ),
+            (
+                "requested_bytes",
+                [
+                    figures.bytes,
+                    figures.peak_bytes,
+                    figures.allocated_bytes,
+                    figures.freed_bytes,
+                ],
+            ),
+            (
+                "allocation",
+                [
+                    figures.count,
+                    figures.peak_count,
+                    figures.allocated_count,
+                    figures.freed_count,
+                ],
+            ),
+            (
+                "active",
+                [
+                    figures.count,
+                    figures.peak_count,
+                    figures.allocated_count,
+                    figures.freed_count,
+                ],
+            ),
         ] {
             for (kind, value) in ["current", "peak", "allocated", "freed"].into_iter().zip(values) {
                 stats.insert(format!("{name}.all.{kind}"), value);
@@ -182,7 +237,10 @@ mod _C {
     #[pyfunction]
     fn mem_get_info(py: Python<'_>, index: i64) -> PyResult<(u64, u64)> {
         let figures = statistics::get(py.detach(|| registry::check_index(index))?);
-        Ok((figures.limit_bytes.saturating_sub(figures.bytes.max(0) as u64), figures.limit_bytes))
+        Ok((
+            figures.limit_bytes.saturating_sub(figures.bytes.max(0) as u64),
+            figures.limit_bytes,
+        ))
     }
 
     #[pyfunction]
@@ -226,7 +284,9 @@ mod _C {
             }
             policy => {
                 if tiers::count_fallback(name) == 0 && policy == Fallback::Warn {
-                    let text = format!("{name} has no lowering on this device and runs on the CPU, with copies there and back (this is said once per operator)");
+                    let text = format!(
+                        "{name} has no lowering on this device and runs on the CPU, with copies there and back (this is said once per operator)"
+                    );
                     let warning = py.get_type::<pyo3::exceptions::PyUserWarning>();
                     PyErr::warn(py, &warning, &CString::new(text).unwrap_or_default(), 2)?;
                 }
@@ -251,7 +311,10 @@ mod _C {
 
     #[pyfunction]
     fn registered_overloads() -> Vec<String> {
-        tiers::overloads().into_iter().map(|overload| overload.label.clone()).collect()
+        tiers::overloads()
+            .into_iter()
+            .map(|overload| overload.label.clone())
+            .collect()
     }
 
     #[pyfunction]
@@ -284,10 +347,20 @@ mod _C {
     /// Every variable with its value in the environment, or its default.
     #[pyfunction]
     fn config() -> PyResult<BTreeMap<&'static str, String>> {
-        settings::checked().as_ref().map_err(|error| PyErr::from(error.clone()))?;
+        settings::checked()
+            .as_ref()
+            .map_err(|error| PyErr::from(error.clone()))?;
         Ok(VARIABLES
             .iter()
-            .map(|row| (row.name, std::env::var(row.name).ok().filter(|value| !value.is_empty()).unwrap_or_else(|| row.default.into())))
+            .map(|row| {
+                (
+                    row.name,
+                    std::env::var(row.name)
+                        .ok()
+                        .filter(|value| !value.is_empty())
+                        .unwrap_or_else(|| row.default.into()),
+                )
+            })
             .collect())
     }
 

@@ -84,7 +84,13 @@ pub(super) fn call(overload: u64, context: u64, arguments: &[ArgumentRecord], re
                 KEPT.with_borrow_mut(|(_, kept)| {
                     *kept = outs.iter().map(|(_, dims)| dims.clone()).collect();
                     for ((position, _), dims) in outs.iter().zip(kept.iter()) {
-                        results.push(TensorRecord { kind: 3, argument: *position as u32, rank: dims.len() as u32, sizes: dims.as_ptr(), ..NONE });
+                        results.push(TensorRecord {
+                            kind: 3,
+                            argument: *position as u32,
+                            rank: dims.len() as u32,
+                            sizes: dims.as_ptr(),
+                            ..NONE
+                        });
                     }
                 });
                 Ok(RESIZE)
@@ -113,7 +119,11 @@ fn fill(completed: Completed, results: &mut Vec<TensorRecord>) {
     for wanted in &program.returns {
         results.push(match *wanted {
             Return::Undefined => NONE,
-            Return::Argument(position) => TensorRecord { kind: 2, argument: position as u32, ..NONE },
+            Return::Argument(position) => TensorRecord {
+                kind: 2,
+                argument: position as u32,
+                ..NONE
+            },
             Return::New(index) => match (program.new_tensors().nth(index), new.next()) {
                 (Some(tensor), Some(storage)) => TensorRecord {
                     kind: 1,
@@ -145,7 +155,9 @@ fn storages(records: &[ArgumentRecord]) -> Result<Storages> {
 }
 
 fn no_storage() -> Error {
-    Error::runtime("a tensor of this device has no storage (it may be fake or on another backend); use a real tensor of the device")
+    Error::runtime(
+        "a tensor of this device has no storage (it may be fake or on another backend); use a real tensor of the device",
+    )
 }
 
 type Generators = SmallVec<[ManuallyDrop<Arc<Generator>>; 1]>;
@@ -187,7 +199,11 @@ pub(super) fn tensor_of<'a>(record: &ArgumentRecord, storage: &'a Arc<Storage>) 
 
 type Arguments<'a> = SmallVec<[Argument<'a>; 12]>;
 
-fn arguments_of<'a>(records: &[ArgumentRecord], storages: &'a Storages, generators: &'a Generators) -> Result<Arguments<'a>> {
+fn arguments_of<'a>(
+    records: &[ArgumentRecord],
+    storages: &'a Storages,
+    generators: &'a Generators,
+) -> Result<Arguments<'a>> {
     let mut storages = storages.iter();
     let mut generators = generators.iter();
     records
@@ -205,7 +221,11 @@ fn arguments_of<'a>(records: &[ArgumentRecord], storages: &'a Storages, generato
                         2 => Literal::Float(f64::from_bits(record.word)),
                         _ => Literal::Complex(f64::from_bits(record.word), f64::from_bits(record.extra)),
                     };
-                    let category = if record.category == 1 { Category::ZeroDim } else { Category::Number };
+                    let category = if record.category == 1 {
+                        Category::ZeroDim
+                    } else {
+                        Category::Number
+                    };
                     Argument::Number(number, category, DType::from_torch(record.dtype.into())?)
                 }
                 3 => Argument::List(record.count as usize),
@@ -218,7 +238,9 @@ fn arguments_of<'a>(records: &[ArgumentRecord], storages: &'a Storages, generato
                     std::str::from_utf8(unsafe { list(record.word as *const u8, record.count) })
                         .map_err(|_| Error::value("a text argument is not UTF-8"))?,
                 ),
-                7 => generators.next().map_or(Argument::None, |generator| Argument::Generator(generator)),
+                7 => generators
+                    .next()
+                    .map_or(Argument::None, |generator| Argument::Generator(generator)),
                 _ => Argument::None,
             })
         })

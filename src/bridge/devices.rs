@@ -89,7 +89,11 @@ pub(super) fn record_event(event: u64, device: u8, stream: i64) -> u64 {
         if queue::is_idle() {
             queue::mark_now(&mark, device.into(), stream);
         } else {
-            queue::push(Task::Mark { mark: mark.clone(), device: device.into(), stream });
+            queue::push(Task::Mark {
+                mark: mark.clone(),
+                device: device.into(),
+                stream,
+            });
         }
         Arc::into_raw(mark) as u64
     })
@@ -125,7 +129,9 @@ pub(super) fn block_event(event: u64, device: u8, stream: i64) -> u8 {
 pub(super) fn elapsed_milliseconds(start: u64, end: u64, milliseconds: &mut f64) -> u8 {
     run(|| {
         let (Some(start), Some(end)) = (mark(start), mark(end)) else {
-            return Err(crate::error::Error::runtime("both events must be recorded before calculating elapsed time"));
+            return Err(crate::error::Error::runtime(
+                "both events must be recorded before calculating elapsed time",
+            ));
         };
         *milliseconds = end.elapsed_milliseconds(&start)?;
         Ok(())

@@ -38,7 +38,10 @@ pub(super) fn allocate(device: u8, bytes: u64, allocation: &mut Allocation) -> u
 }
 
 fn allocation_of(storage: Arc<Storage>) -> Allocation {
-    Allocation { address: storage.address, storage: into_handle(storage) }
+    Allocation {
+        address: storage.address,
+        storage: into_handle(storage),
+    }
 }
 
 /// Only enqueues: may run with the GIL held, on any thread.

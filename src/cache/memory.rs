@@ -12,7 +12,9 @@ pub struct Programs {
     table: RwLock<HashTable<Arc<Program>>>,
 }
 
-pub static PROGRAMS: Programs = Programs { table: RwLock::new(HashTable::new()) };
+pub static PROGRAMS: Programs = Programs {
+    table: RwLock::new(HashTable::new()),
+};
 
 pub fn hash(key: &[u64]) -> u64 {
     let mut hasher = FxHasher::default();

@@ -59,7 +59,9 @@ static POOL: LazyLock<Arc<Pool>> = LazyLock::new(|| {
     for index in 0..config::get().compile_threads {
         let pool = pool.clone();
         // With no worker at all `request` compiles on the calling thread.
-        let _ = std::thread::Builder::new().name(format!("torch_tpu compile {index}")).spawn(move || pool.work());
+        let _ = std::thread::Builder::new()
+            .name(format!("torch_tpu compile {index}"))
+            .spawn(move || pool.work());
     }
     pool
 });
@@ -76,8 +78,11 @@ impl Pool {
                     self.work.wait(&mut queue);
                 }
             };
-            let result = catch_unwind(AssertUnwindSafe(|| compile(&text)))
-                .unwrap_or_else(|_| Err(Error::runtime("the compiler thread panicked; please report this as a bug")));
+            let result = catch_unwind(AssertUnwindSafe(|| compile(&text))).unwrap_or_else(|_| {
+                Err(Error::runtime(
+                    "the compiler thread panicked; please report this as a bug",
+                ))
+            });
             slot.finish(result);
         }
     }
@@ -103,10 +108,13 @@ pub fn request(text: String) -> Arc<Slot> {
 
 fn compile(text: &str) -> Result<Arc<Executable>> {
     let start = Instant::now();
-    let result = registry::runtime()?.client.compile(text, PORTABLE_OPTIONS).map_err(|error| match dump(text) {
-        Some(path) => error.context(format!("compiling the program written to {path}")),
-        None => error,
-    });
+    let result = registry::runtime()?
+        .client
+        .compile(text, PORTABLE_OPTIONS)
+        .map_err(|error| match dump(text) {
+            Some(path) => error.context(format!("compiling the program written to {path}")),
+            None => error,
+        });
     COMPILES.fetch_add(1, Relaxed);
     COMPILE_NANOSECONDS.fetch_add(start.elapsed().as_nanos() as u64, Relaxed);
     result
@@ -115,7 +123,12 @@ fn compile(text: &str) -> Result<Arc<Executable>> {
 /// Writes a program into the `TORCH_TPU_DUMP` folder; where it went.
 pub fn dump(text: &str) -> Option<String> {
     let folder = config::get().dump.as_ref()?;
-    let path = format!("{folder}/{:016x}.mlir", super::memory::hash(&text.bytes().map(u64::from).collect::<Vec<_>>()));
-    std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).ok()?;
+    let path = format!(
+        "{folder}/{:016x}.mlir",
+        super::memory::hash(&text.bytes().map(u64::from).collect::<Vec<_>>())
+    );
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, text))
+        .ok()?;
     Some(path)
 }

@@ -26,7 +26,11 @@ pub struct Mark {
 
 impl Mark {
     pub fn queued() -> Arc<Mark> {
-        Arc::new(Mark { state: Mutex::new(State::Queued), passed: Condvar::new(), time: Mutex::new(None) })
+        Arc::new(Mark {
+            state: Mutex::new(State::Queued),
+            passed: Condvar::new(),
+            time: Mutex::new(None),
+        })
     }
 
     /// The marker has come up: `before` is what was unfinished on its stream then.
@@ -67,7 +71,11 @@ impl Mark {
 
     /// Milliseconds from `start` to this mark; both must have been reached.
     pub fn elapsed_milliseconds(&self, start: &Mark) -> Result<f64> {
-        let not_yet = || Error::runtime("both events must be completed before calculating elapsed time; call synchronize() on them first");
+        let not_yet = || {
+            Error::runtime(
+                "both events must be completed before calculating elapsed time; call synchronize() on them first",
+            )
+        };
         if !self.query() || !start.query() {
             return Err(not_yet());
         }
@@ -82,6 +90,10 @@ impl Mark {
             None
         };
         let (from, to) = (time(start).ok_or_else(not_yet)?, time(self).ok_or_else(not_yet)?);
-        Ok(if to >= from { (to - from).as_secs_f64() * 1e3 } else { -(from - to).as_secs_f64() * 1e3 })
+        Ok(if to >= from {
+            (to - from).as_secs_f64() * 1e3
+        } else {
+            -(from - to).as_secs_f64() * 1e3
+        })
     }
 }

@@ -19,7 +19,9 @@ pub struct Generator {
 
 impl Generator {
     pub fn new(seed: u64) -> Arc<Generator> {
-        Arc::new(Generator { state: Mutex::new(State { seed, offset: 0 }) })
+        Arc::new(Generator {
+            state: Mutex::new(State { seed, offset: 0 }),
+        })
     }
 
     pub fn state(&self) -> State {

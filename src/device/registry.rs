@@ -53,17 +53,33 @@ pub fn started() -> Option<&'static Runtime> {
 fn start() -> Result<Runtime> {
     let config = config::checked().as_ref().map_err(Clone::clone)?;
     let path = plugins::choose()?;
-    let plugin = Plugin::load(&path)?;
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plugin = Plugin::load(&path).map_err(|error| match &config.plugin {
+        Some(_) => error.context("TORCH_TPU_PJRT_PLUGIN"),
+        None => error,
+    })?;
+    let name = path
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
     // One device is the default; the CPU plugin logs the option to stderr.
-    let options = if name.contains("cpu") && config.cpu_devices != 1 { vec![("cpu_device_count", ClientOption::Int(config.cpu_devices))] } else { Vec::new() };
+    let options = if name.contains("cpu") && config.cpu_devices != 1 {
+        vec![("cpu_device_count", ClientOption::Int(config.cpu_devices))]
+    } else {
+        Vec::new()
+    };
     let client = Client::new(&plugin, &options).map_err(|error| error.context(format!("plugin {}", path.display())))?;
     if client.devices().is_empty() {
-        return Err(Error::runtime(format!("plugin {} has no addressable device on this machine", path.display())));
+        return Err(Error::runtime(format!(
+            "plugin {} has no addressable device on this machine",
+            path.display()
+        )));
     }
     let devices = client.devices().len();
     for index in 0..devices {
-        statistics::set_limit(index as u16, config.memory_limit.unwrap_or_else(|| device_memory(&client, index)));
+        statistics::set_limit(
+            index as u16,
+            config.memory_limit.unwrap_or_else(|| device_memory(&client, index)),
+        );
     }
     reaper::start();
     Ok(Runtime {
@@ -80,7 +96,14 @@ fn device_memory(client: &Client, index: usize) -> u64 {
         return limit;
     }
     let total_kilobytes = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
-        text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
+        text.lines().find_map(|line| {
+            line.strip_prefix("MemTotal:")?
+                .trim()
+                .strip_suffix("kB")?
+                .trim()
+                .parse::<u64>()
+                .ok()
+        })
     });
     total_kilobytes.map_or(0, |kilobytes| kilobytes * 1024)
 }

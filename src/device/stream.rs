@@ -45,7 +45,9 @@ impl DeviceStreams {
     /// What is unfinished on a stream.
     pub fn unfinished(&self, stream: i64) -> Vec<Arc<Event>> {
         let mut lists = self.in_flight.lock();
-        let Some(list) = lists.get_mut(&stream) else { return Vec::new() };
+        let Some(list) = lists.get_mut(&stream) else {
+            return Vec::new();
+        };
         list.retain(|event| !event.is_ready().unwrap_or(true));
         list.clone()
     }
@@ -53,14 +55,22 @@ impl DeviceStreams {
     /// What is unfinished on the device.
     pub fn all_unfinished(&self) -> Vec<Arc<Event>> {
         let mut lists = self.in_flight.lock();
-        lists.values_mut().flat_map(|list| {
-            list.retain(|event| !event.is_ready().unwrap_or(true));
-            list.clone()
-        }).collect()
+        lists
+            .values_mut()
+            .flat_map(|list| {
+                list.retain(|event| !event.is_ready().unwrap_or(true));
+                list.clone()
+            })
+            .collect()
     }
 }
 
 /// Waits for all of them; the first error.
 pub fn wait_all(events: &[Arc<Event>]) -> Result<()> {
-    events.iter().map(|event| event.wait()).fold(Ok(()), |first, result| first.and(result))
+    let mut first = Ok(());
+    for event in events {
+        // All are waited for, also after an error.
+        first = first.and(event.wait());
+    }
+    first
 }

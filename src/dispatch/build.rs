@@ -7,6 +7,7 @@ use super::numbers;
 use super::overload::Overload;
 use super::program::{Input, NewTensor, Output, Program, Return};
 use crate::cache::pool;
+use crate::device::registry;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
 use crate::ops::schema::Variant;
@@ -14,7 +15,7 @@ use crate::ops::{Arg, Call, Operand, Outputs};
 use crate::promote::{Category, can_cast};
 use crate::shape::Dims;
 use crate::stablehlo::{Func, Precision, TensorType, Value};
-use crate::storage::{TypeId, Window, read, whole_type, write, write_whole};
+use crate::storage::{TypeId, Window, read, statistics, whole_type, write, write_whole};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -58,7 +59,10 @@ fn group<'a>(arguments: &'a [Argument<'a>]) -> Vec<Grouped<'a>> {
     while let Some(argument) = arguments.get(position) {
         if let Argument::List(count) = argument {
             let first = position + 1;
-            groups.push(Grouped::Many(&arguments[first..(first + count).min(arguments.len())], first));
+            groups.push(Grouped::Many(
+                &arguments[first..(first + count).min(arguments.len())],
+                first,
+            ));
             position = first + count;
         } else {
             groups.push(Grouped::One(argument, position));
@@ -71,6 +75,7 @@ fn group<'a>(arguments: &'a [Argument<'a>]) -> Vec<Grouped<'a>> {
 struct Builder<'a, 'i> {
     f: Func,
     overload: &'a Overload,
+    device: u16,
     inputs: &'a Inputs<'i>,
     /// Value of each storage's buffer; made on first use for empty ones.
     bases: Vec<Option<Value>>,
@@ -80,14 +85,25 @@ struct Builder<'a, 'i> {
     windows: Vec<(Dims, Dims)>,
 }
 
-pub fn build(overload: &Overload, context: Context, arguments: &[Argument], inputs: &Inputs, key: &[u64]) -> Result<Built> {
+pub fn build(
+    overload: &Overload,
+    context: Context,
+    arguments: &[Argument],
+    inputs: &Inputs,
+    device: u16,
+    key: &[u64],
+) -> Result<Built> {
     let mut f = Func::default();
     f.set_precision(context.precision());
+    f.set_widen(registry::runtime()?.client.platform_name() == "cpu");
     let mut plan = Vec::new();
     let mut bases = Vec::new();
     for (ordinal, ty) in inputs.types.iter().enumerate() {
         bases.push(ty.get().map(|ty| {
-            plan.push(Input::Storage { ordinal, donated: false });
+            plan.push(Input::Storage {
+                ordinal,
+                donated: false,
+            });
             f.param((*ty).clone())
         }));
     }
@@ -101,12 +117,25 @@ pub fn build(overload: &Overload, context: Context, arguments: &[Argument], inpu
         f.param(TensorType::new(DType::U64, &[2]))
     });
 
-    let mut builder = Builder { f, overload, inputs, bases, numbers, next_number: 0, windows: Vec::new() };
+    let mut builder = Builder {
+        f,
+        overload,
+        device,
+        inputs,
+        bases,
+        numbers,
+        next_number: 0,
+        windows: Vec::new(),
+    };
     let groups = group(arguments);
     let mut call = Call {
         overload: &overload.schema.overload,
         names: &overload.names,
-        args: groups.iter().enumerate().map(|(index, group)| builder.argument(index, group)).collect::<Result<_>>()?,
+        args: groups
+            .iter()
+            .enumerate()
+            .map(|(index, group)| builder.argument(index, group))
+            .collect::<Result<_>>()?,
         default_dtype: context.default_dtype(),
         debug: context.debug(),
         random_state,
@@ -127,14 +156,22 @@ pub fn build(overload: &Overload, context: Context, arguments: &[Argument], inpu
         .filter_map(|&index| groups.get(index))
         .flat_map(|group| match group {
             Grouped::One(argument, position) => vec![(*argument, *position)],
-            Grouped::Many(list, first) => list.iter().enumerate().map(|(offset, argument)| (argument, first + offset)).collect(),
+            Grouped::Many(list, first) => list
+                .iter()
+                .enumerate()
+                .map(|(offset, argument)| (argument, first + offset))
+                .collect(),
         })
         .filter_map(|(argument, position)| match argument {
             Argument::Tensor(tensor) => Some((position, tensor)),
             _ => None,
         })
         .collect();
-    let count = if overload.def.bounded { values.pop().flatten() } else { None };
+    let count = if overload.def.bounded {
+        values.pop().flatten()
+    } else {
+        None
+    };
     // Written values follow the functional results; a bare in-place or out= variant has nothing else.
     let functional = if overload.variant == Variant::Irregular {
         let written_slots: usize = overload
@@ -168,7 +205,15 @@ pub fn build(overload: &Overload, context: Context, arguments: &[Argument], inpu
             return Ok(Built::Resize(wrong));
         }
     }
-    builder.finish(Finish { plan, key, functional: values, stored, targets, count, random_blocks })
+    builder.finish(Finish {
+        plan,
+        key,
+        functional: values,
+        stored,
+        targets,
+        count,
+        random_blocks,
+    })
 }
 
 struct Finish<'a> {
@@ -224,8 +269,15 @@ impl Builder<'_, '_> {
             Argument::Number(_, category, dtype) if operand => {
                 let value = self.numbers[self.next_number].clone();
                 self.next_number += 1;
-                let value = if *category == Category::Number { value } else { self.f.convert(&value, *dtype)? };
-                Arg::Tensor(Operand { value, category: *category })
+                let value = if *category == Category::Number {
+                    value
+                } else {
+                    self.f.convert(&value, *dtype)?
+                };
+                Arg::Tensor(Operand {
+                    value,
+                    category: *category,
+                })
             }
             Argument::Number(number, ..) => Arg::Scalar(*number),
             Argument::Ints(values) => Arg::Scalars(values.iter().map(|&value| Literal::Int(value)).collect()),
@@ -235,7 +287,9 @@ impl Builder<'_, '_> {
     }
 
     fn ordinal(&self, tensor: &TensorArgument) -> Result<usize> {
-        self.inputs.find(tensor.storage).ok_or_else(|| Error::runtime("a tensor's storage was not collected; please report this as a bug"))
+        self.inputs
+            .find(tensor.storage)
+            .ok_or_else(|| Error::runtime("a tensor's storage was not collected; please report this as a bug"))
     }
 
     /// The buffer's value; zeros for a storage that was never written.
@@ -251,7 +305,8 @@ impl Builder<'_, '_> {
 
     fn read(&mut self, tensor: &TensorArgument) -> Result<Value> {
         let ordinal = self.ordinal(tensor)?;
-        self.windows.push((Dims::from_slice(tensor.sizes), Dims::from_slice(tensor.strides)));
+        self.windows
+            .push((Dims::from_slice(tensor.sizes), Dims::from_slice(tensor.strides)));
         let base = self.base(ordinal, tensor.dtype);
         read(&mut self.f, &base, &window(tensor))
     }
@@ -266,7 +321,9 @@ impl Builder<'_, '_> {
                 _ => None,
             })
             .unwrap_or(0);
-        ensure(length > 0, || Error::runtime("Tensor list must have at least one tensor."))?;
+        ensure(length > 0, || {
+            Error::runtime("Tensor list must have at least one tensor.")
+        })?;
         let mut results = Vec::new();
         for index in 0..length {
             call.args = lists
@@ -284,7 +341,9 @@ impl Builder<'_, '_> {
                 })
                 .collect::<Result<_>>()?;
             let Outputs(mut values) = (self.overload.def.lower)(&mut self.f, call)?;
-            ensure(values.len() == 1, || Error::runtime("a foreach operator's element must have one result"))?;
+            ensure(values.len() == 1, || {
+                Error::runtime("a foreach operator's element must have one result")
+            })?;
             results.append(&mut values);
         }
         Ok(results)
@@ -295,7 +354,10 @@ impl Builder<'_, '_> {
         let mut outputs = Vec::new();
         let mut returns = Vec::new();
         let windows = std::mem::take(&mut self.windows);
-        let operands: Vec<layout::Operand> = windows.iter().map(|(sizes, strides)| (sizes.as_slice(), strides.as_slice())).collect();
+        let operands: Vec<layout::Operand> = windows
+            .iter()
+            .map(|(sizes, strides)| (sizes.as_slice(), strides.as_slice()))
+            .collect();
         for value in &parts.functional {
             let Some(value) = value else {
                 returns.push(Return::Undefined);
@@ -310,7 +372,8 @@ impl Builder<'_, '_> {
                 conj: false,
                 neg: false,
             };
-            let bytes = value.numel() as usize * value.dtype().bytes();
+            let bytes = (value.numel() as usize).saturating_mul(value.dtype().bytes());
+            statistics::check(self.device, bytes)?;
             let physical = write_whole(&mut self.f, &window, value)?;
             returns.push(Return::New(outputs.len()));
             outputs.push(Output::New(NewTensor {
@@ -324,7 +387,9 @@ impl Builder<'_, '_> {
         }
 
         // Writes build on one another where they share a storage.
-        ensure(parts.stored.len() >= parts.targets.len(), || Error::runtime("the lowering returned too few values to store"))?;
+        ensure(parts.stored.len() >= parts.targets.len(), || {
+            Error::runtime("the lowering returned too few values to store")
+        })?;
         let mut current: Vec<Option<Value>> = vec![None; self.inputs.storages.len()];
         for (value, (_, tensor)) in parts.stored.iter().zip(&parts.targets) {
             let Some(value) = value else { continue };
@@ -337,7 +402,11 @@ impl Builder<'_, '_> {
                     let physical = write_whole(&mut self.f, &window, &value)?;
                     // Keep the buffer's own type where only its dims differ: fewer programs, and it can be donated.
                     match &self.bases[ordinal] {
-                        Some(base) if base.dtype() == physical.dtype() && base.numel() == physical.numel() && self.inputs.types[ordinal] != TypeId::EMPTY => {
+                        Some(base)
+                            if base.dtype() == physical.dtype()
+                                && base.numel() == physical.numel()
+                                && self.inputs.types[ordinal] != TypeId::EMPTY =>
+                        {
                             let dims = Dims::from_slice(base.dims());
                             self.f.reshape(&physical, &dims)?
                         }
@@ -360,7 +429,10 @@ impl Builder<'_, '_> {
             let Some(value) = value else { continue };
             let ty = TypeId::of(value.ty());
             if ty == self.inputs.types[ordinal] {
-                let param = parts.plan.iter().position(|input| matches!(input, Input::Storage { ordinal: other, .. } if *other == ordinal));
+                let param = parts
+                    .plan
+                    .iter()
+                    .position(|input| matches!(input, Input::Storage { ordinal: other, .. } if *other == ordinal));
                 if let Some(param) = param {
                     self.f.alias(param, results.len())?;
                     parts.plan[param] = Input::Storage { ordinal, donated: true };
@@ -371,15 +443,30 @@ impl Builder<'_, '_> {
             results.push(value);
         }
         if self.overload.variant != Variant::Functional {
-            let expected: usize = self.overload.schema.returns.iter().filter(|result| result.alias).count();
-            returns.extend(parts.targets.iter().take(expected).map(|(position, _)| Return::Argument(*position)));
+            let expected: usize = self
+                .overload
+                .schema
+                .returns
+                .iter()
+                .filter(|result| result.alias)
+                .count();
+            returns.extend(
+                parts
+                    .targets
+                    .iter()
+                    .take(expected)
+                    .map(|(position, _)| Return::Argument(*position)),
+            );
         }
         if let Some(count) = &parts.count {
             outputs.push(Output::Count);
             results.push(count.clone());
         }
         for (value, kind, message) in self.f.checks().to_vec() {
-            outputs.push(Output::Check { kind, message: format!("{}: {message}", self.overload.label) });
+            outputs.push(Output::Check {
+                kind,
+                message: format!("{}: {message}", self.overload.label),
+            });
             results.push(value);
         }
         let module = self.f.finish(&results)?;
@@ -401,15 +488,22 @@ impl Builder<'_, '_> {
     /// A result as it goes into a tensor: its dims must be the tensor's, its dtype castable to it.
     fn storable(&mut self, value: &Value, tensor: &TensorArgument) -> Result<Value> {
         ensure(value.dims() == tensor.sizes, || {
-            Error::runtime(format!("output with shape {:?} doesn't match the broadcast shape {:?}", tensor.sizes, value.dims()))
-        })?;
-        ensure(can_cast(value.dtype(), tensor.dtype) || self.overload.def.base == "copy", || {
             Error::runtime(format!(
-                "result type {} can't be cast to the desired output type {}",
-                torch_type(value.dtype()),
-                torch_type(tensor.dtype)
+                "output with shape {:?} doesn't match the broadcast shape {:?}",
+                tensor.sizes,
+                value.dims()
             ))
         })?;
+        ensure(
+            can_cast(value.dtype(), tensor.dtype) || self.overload.def.base == "copy",
+            || {
+                Error::runtime(format!(
+                    "result type {} can't be cast to the desired output type {}",
+                    torch_type(value.dtype()),
+                    torch_type(tensor.dtype)
+                ))
+            },
+        )?;
         self.f.convert(value, tensor.dtype)
     }
 }

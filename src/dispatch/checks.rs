@@ -25,7 +25,11 @@ pub fn add(ok: Arc<Buffer>, kind: Kind, message: String) {
         let mut pending = PENDING.lock();
         pending.push(Pending { ok, kind, message });
         COUNT.store(pending.len(), Relaxed);
-        if pending.len() < SWEEP { Vec::new() } else { std::mem::take(&mut *pending) }
+        if pending.len() < SWEEP {
+            Vec::new()
+        } else {
+            std::mem::take(&mut *pending)
+        }
     };
     if !due.is_empty() {
         COUNT.store(0, Relaxed);
@@ -49,7 +53,10 @@ pub fn raise() -> Result<()> {
         std::mem::take(&mut *pending)
     };
     let earlier = FAILED.lock().take();
-    let found = pending.into_iter().map(|check| read(check).err()).fold(None, |first, error| first.or(error));
+    let found = pending
+        .into_iter()
+        .map(|check| read(check).err())
+        .fold(None, |first, error| first.or(error));
     match earlier.or(found) {
         Some(error) => Err(error),
         None => Ok(()),

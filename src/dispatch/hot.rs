@@ -48,7 +48,13 @@ pub fn call(overload: &Overload, context: u64, arguments: &[Argument]) -> Result
     .map_err(|error| error.context(&overload.label))
 }
 
-fn call_with(overload: &Overload, context: u64, arguments: &[Argument], debug: bool, key: &mut Vec<u64>) -> Result<Outcome> {
+fn call_with(
+    overload: &Overload,
+    context: u64,
+    arguments: &[Argument],
+    debug: bool,
+    key: &mut Vec<u64>,
+) -> Result<Outcome> {
     reaper::drain();
     let runtime = registry::runtime()?;
     let (mut inputs, device) = key::collect(overload, context, arguments, current::device(), key)?;
@@ -58,7 +64,7 @@ fn call_with(overload: &Overload, context: u64, arguments: &[Argument], debug: b
             statistics::HITS.fetch_add(1, Relaxed);
             program
         }
-        None => match build::build(overload, Context(context), arguments, &inputs, key)? {
+        None => match build::build(overload, Context(context), arguments, &inputs, device, key)? {
             Built::Program(program) => {
                 statistics::MISSES.fetch_add(1, Relaxed);
                 PROGRAMS.insert(hash, Arc::new(program))
@@ -102,14 +108,28 @@ fn call_with(overload: &Overload, context: u64, arguments: &[Argument], debug: b
             queue::wait_idle();
             settle(&program, &new)?;
         }
-        return Ok(Outcome::Completed(Completed { program, new, count: None }));
+        return Ok(Outcome::Completed(Completed {
+            program,
+            new,
+            count: None,
+        }));
     };
 
     let executable = executable.as_ref().map_err(Clone::clone)?;
     let named = |error: Error| error.context(format!("call {sequence}"));
     let slots = std::mem::take(&mut inputs.slots);
-    let results =
-        queue::execute(runtime, executable, &program, device, stream, &inputs.storages, slots, &inputs.numbers, random).map_err(named)?;
+    let results = queue::execute(
+        runtime,
+        executable,
+        &program,
+        device,
+        stream,
+        &inputs.storages,
+        slots,
+        &inputs.numbers,
+        random,
+    )
+    .map_err(named)?;
     set_types(&program, &inputs.storages);
     let count = queue::store(&program, &inputs.storages, results, |position, buffer| {
         if let Output::New(tensor) = &program.outputs[position] {

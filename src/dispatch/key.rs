@@ -36,7 +36,12 @@ impl<'a> Inputs<'a> {
             }
         } else {
             if self.by_address.is_empty() {
-                self.by_address.extend(self.storages.iter().enumerate().map(|(ordinal, other)| (other.address, ordinal)));
+                self.by_address.extend(
+                    self.storages
+                        .iter()
+                        .enumerate()
+                        .map(|(ordinal, other)| (other.address, ordinal)),
+                );
             }
             if let Some(&ordinal) = self.by_address.get(&storage.address) {
                 return (ordinal, false);
@@ -77,7 +82,9 @@ pub fn collect<'a>(
             Argument::Tensor(tensor) => {
                 match device {
                     None => device = Some(tensor.storage.device),
-                    Some(first) if first != tensor.storage.device => return Err(two_devices(first, tensor.storage.device)),
+                    Some(first) if first != tensor.storage.device => {
+                        return Err(two_devices(first, tensor.storage.device));
+                    }
                     _ => {}
                 }
                 let (ordinal, new) = inputs.ordinal(tensor.storage);

@@ -13,7 +13,9 @@ pub fn strides(rule: Layout, operands: &[Operand], dims: &[i64]) -> Dims {
         Layout::Contiguous => contiguous_strides(dims),
         Layout::Elementwise => elementwise(operands, dims),
         Layout::LikeFirst => match operands.first() {
-            Some((sizes, strides)) if sizes.len() == dims.len() && is_channels_last(sizes, strides) => channels_last_strides(dims),
+            Some((sizes, strides)) if sizes.len() == dims.len() && is_channels_last(sizes, strides) => {
+                channels_last_strides(dims)
+            }
             _ => contiguous_strides(dims),
         },
     }
@@ -70,7 +72,10 @@ fn dense(dims: &[i64], order: impl Iterator<Item = usize>) -> Dims {
 /// TensorIterator's rule: axes are sorted by the operands' strides, the first operand that tells two axes apart decides, and the
 /// result is dense in that order.
 fn elementwise(operands: &[Operand], dims: &[i64]) -> Dims {
-    if operands.iter().all(|(sizes, strides)| sizes.is_empty() || (*sizes == dims && is_contiguous(sizes, strides))) {
+    if operands
+        .iter()
+        .all(|(sizes, strides)| sizes.is_empty() || (*sizes == dims && is_contiguous(sizes, strides)))
+    {
         return contiguous_strides(dims);
     }
     let rank = dims.len();
@@ -127,8 +132,14 @@ mod tests {
 
     #[test]
     fn the_first_operand_that_tells_axes_apart_decides() {
-        assert_eq!(elementwise(&[(&[2, 3], &[1, 2]), (&[2, 3], &[3, 1])], &[2, 3]).as_slice(), &[1, 2]);
-        assert_eq!(elementwise(&[(&[2, 1], &[1, 1]), (&[2, 3], &[3, 1])], &[2, 3]).as_slice(), &[3, 1]);
+        assert_eq!(
+            elementwise(&[(&[2, 3], &[1, 2]), (&[2, 3], &[3, 1])], &[2, 3]).as_slice(),
+            &[1, 2]
+        );
+        assert_eq!(
+            elementwise(&[(&[2, 1], &[1, 1]), (&[2, 3], &[3, 1])], &[2, 3]).as_slice(),
+            &[3, 1]
+        );
     }
 
     #[test]

@@ -17,7 +17,11 @@ pub fn get() -> Mode {
         1 => Mode::Strict,
         2 => Mode::Debug,
         _ => {
-            let mode = if config::get().launch_blocking { Mode::Debug } else { Mode::Strict };
+            let mode = if config::get().launch_blocking {
+                Mode::Debug
+            } else {
+                Mode::Strict
+            };
             set(mode);
             mode
         }

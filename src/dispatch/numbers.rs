@@ -68,5 +68,10 @@ pub fn random_state(runtime: &Runtime, device: u16, state: crate::device::genera
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&state.seed.to_ne_bytes());
     bytes[8..].copy_from_slice(&state.offset.to_ne_bytes());
-    Ok(Arc::new(Buffer::from_host(runtime.device(device), &bytes, DType::U64, &[2])?))
+    Ok(Arc::new(Buffer::from_host(
+        runtime.device(device),
+        &bytes,
+        DType::U64,
+        &[2],
+    )?))
 }

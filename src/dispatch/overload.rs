@@ -29,7 +29,9 @@ impl Overload {
     /// longest first, by which a foreach overload's arguments are renamed.
     pub fn new(text: &str, canonical: impl Fn(&str) -> Option<Vec<String>>) -> Result<Option<Overload>> {
         let schema = Schema::parse(text)?;
-        let Some(def) = schema.base_names().iter().find_map(|base| table::find(base)) else { return Ok(None) };
+        let Some(def) = schema.base_names().iter().find_map(|base| table::find(base)) else {
+            return Ok(None);
+        };
         if def.except.contains(&schema.overload.as_str()) {
             return Ok(None);
         }
@@ -40,7 +42,11 @@ impl Overload {
         let maps_lists = schema.is_foreach() && !def.base.starts_with("_foreach_");
         let mut names: Vec<String> = schema.arguments.iter().map(|argument| argument.name.clone()).collect();
         if maps_lists && let Some(base_names) = canonical(def.base) {
-            let positional = schema.arguments.iter().filter(|argument| !argument.keyword_only).count();
+            let positional = schema
+                .arguments
+                .iter()
+                .filter(|argument| !argument.keyword_only)
+                .count();
             for (name, base_name) in names.iter_mut().take(positional).zip(base_names) {
                 *name = base_name;
             }
@@ -58,8 +64,14 @@ impl Overload {
                 }
             })
             .collect();
-        let annotated: Vec<usize> = (0..names.len()).filter(|&index| schema.arguments[index].write).collect();
-        let listed: Vec<usize> = def.writes.iter().filter_map(|write| names.iter().position(|name| name == write)).collect();
+        let annotated: Vec<usize> = (0..names.len())
+            .filter(|&index| schema.arguments[index].write)
+            .collect();
+        let listed: Vec<usize> = def
+            .writes
+            .iter()
+            .filter_map(|write| names.iter().position(|name| name == write))
+            .collect();
         let mut variant = schema.variant();
         let written = match variant {
             Variant::Out | Variant::InPlace if def.writes.is_empty() || variant == Variant::Out => annotated,
@@ -70,8 +82,11 @@ impl Overload {
             }
         };
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let label =
-            if schema.overload.is_empty() { format!("aten::{}", schema.name) } else { format!("aten::{}.{}", schema.name, schema.overload) };
+        let label = if schema.overload.is_empty() {
+            format!("aten::{}", schema.name)
+        } else {
+            format!("aten::{}.{}", schema.name, schema.overload)
+        };
         Ok(Some(Overload {
             id: NEXT.fetch_add(1, Relaxed),
             def,

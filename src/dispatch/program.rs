@@ -20,9 +20,15 @@ pub enum Input {
 pub enum Output {
     New(NewTensor),
     /// The new buffer of a storage.
-    Write { ordinal: usize, ty: TypeId },
+    Write {
+        ordinal: usize,
+        ty: TypeId,
+    },
     /// 0-d bool: false raises.
-    Check { kind: Kind, message: String },
+    Check {
+        kind: Kind,
+        message: String,
+    },
     /// 0-d int64: size of axis 0 of the new tensors.
     Count,
 }

@@ -15,7 +15,10 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::{Acquire, Relaxed, Release}};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// The buffers of a program's results, in their order.
 pub type Results = SmallVec<[Arc<Buffer>; 4]>;
@@ -37,9 +40,16 @@ pub struct Launch {
 pub enum Task {
     Launch(Launch),
     /// A host copy becomes a storage's buffer.
-    Set { storage: Arc<Storage>, buffer: Arc<Buffer> },
+    Set {
+        storage: Arc<Storage>,
+        buffer: Arc<Buffer>,
+    },
     /// An event is recorded.
-    Mark { mark: Arc<Mark>, device: u16, stream: i64 },
+    Mark {
+        mark: Arc<Mark>,
+        device: u16,
+        stream: i64,
+    },
 }
 
 /// Tasks queued or running.
@@ -65,7 +75,12 @@ pub fn push(task: Task) {
     OUTSTANDING.fetch_add(1, Relaxed);
     QUEUE.lock().push_back(task);
     WORK.notify_one();
-    if !STARTED.swap(true, Relaxed) && std::thread::Builder::new().name("torch_tpu launch".into()).spawn(work).is_err() {
+    if !STARTED.swap(true, Relaxed)
+        && std::thread::Builder::new()
+            .name("torch_tpu launch".into())
+            .spawn(work)
+            .is_err()
+    {
         // No thread to be had: run it here, in order.
         while let Some(task) = { QUEUE.lock().pop_front() } {
             run(task);
@@ -114,14 +129,19 @@ fn run(task: Task) {
 
 /// Records an event against what is unfinished on its stream now.
 pub fn mark_now(mark: &Arc<Mark>, device: u16, stream: i64) {
-    let before = registry::started().map(|runtime| runtime.streams[device as usize].unfinished(stream)).unwrap_or_default();
+    let before = registry::started()
+        .map(|runtime| runtime.streams[device as usize].unfinished(stream))
+        .unwrap_or_default();
     mark.reached(before);
 }
 
 impl Launch {
     fn run(self) {
-        let result = catch_unwind(AssertUnwindSafe(|| self.try_run()))
-            .unwrap_or_else(|_| Err(Error::runtime("the launch thread panicked; please report this as a bug")));
+        let result = catch_unwind(AssertUnwindSafe(|| self.try_run())).unwrap_or_else(|_| {
+            Err(Error::runtime(
+                "the launch thread panicked; please report this as a bug",
+            ))
+        });
         if let Err(error) = result {
             self.poison(error);
         }
@@ -132,7 +152,17 @@ impl Launch {
         let executable = self.program.slot.wait().as_ref().map_err(Clone::clone)?;
         let storages: SmallVec<[&Arc<Storage>; 8]> = self.storages.iter().collect();
         let slots: SmallVec<[Slot; 8]> = storages.iter().map(|storage| storage.snapshot().1).collect();
-        let results = execute(runtime, executable, &self.program, self.device, self.stream, &storages, slots, &self.numbers, self.random)?;
+        let results = execute(
+            runtime,
+            executable,
+            &self.program,
+            self.device,
+            self.stream,
+            &storages,
+            slots,
+            &self.numbers,
+            self.random,
+        )?;
         let mut new = self.new.iter();
         store(&self.program, &storages, results, |_, buffer| {
             if let Some(storage) = new.next() {
@@ -182,7 +212,11 @@ pub fn execute(
         for &ordinal in &taken {
             let slot = std::mem::replace(&mut slots[ordinal], Slot::Empty);
             let lost = matches!(&slot, Slot::Resident(buffer) if buffer.is_deleted());
-            storages[ordinal].put(if lost { Slot::Failed(Arc::new(error.clone())) } else { slot });
+            storages[ordinal].put(if lost {
+                Slot::Failed(Arc::new(error.clone()))
+            } else {
+                slot
+            });
         }
     }
     result
@@ -213,13 +247,19 @@ fn execute_taken(
                 }
                 Slot::Failed(error) => return Err((**error).clone()),
                 Slot::Empty | Slot::Pending | Slot::Busy => {
-                    return Err(Error::runtime("an operand is not on the device; please report this as a bug"));
+                    return Err(Error::runtime(
+                        "an operand is not on the device; please report this as a bug",
+                    ));
                 }
             },
             Input::Number { ordinal } => numbers::buffer(runtime, device, numbers[*ordinal])?,
             Input::Random => match random {
                 Some(state) => numbers::random_state(runtime, device, state)?,
-                None => return Err(Error::runtime("a random program without a generator; please report this as a bug")),
+                None => {
+                    return Err(Error::runtime(
+                        "a random program without a generator; please report this as a bug",
+                    ));
+                }
             },
         });
     }
@@ -233,7 +273,12 @@ fn execute_taken(
 
 /// Hands the results out: new tensors to `new` (in order, with the output's position), written storages and checks to their places. Returns the count of a
 /// bounded program.
-pub fn store(program: &Program, storages: &[&Arc<Storage>], results: Results, mut new: impl FnMut(usize, Arc<Buffer>)) -> Option<Arc<Buffer>> {
+pub fn store(
+    program: &Program,
+    storages: &[&Arc<Storage>],
+    results: Results,
+    mut new: impl FnMut(usize, Arc<Buffer>),
+) -> Option<Arc<Buffer>> {
     let mut count = None;
     for (position, (output, buffer)) in program.outputs.iter().zip(results).enumerate() {
         match output {

@@ -22,7 +22,11 @@ pub fn overloads() -> Vec<&'static Overload> {
 
 /// A registered overload by its label, such as `aten::clone`.
 pub fn find(label: &str) -> Option<&'static Overload> {
-    OVERLOADS.lock().iter().find(|overload| overload.label == label).copied()
+    OVERLOADS
+        .lock()
+        .iter()
+        .find(|overload| overload.label == label)
+        .copied()
 }
 
 /// Calls per overload that ran on the device.

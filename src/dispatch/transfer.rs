@@ -1,12 +1,13 @@
 //! Copies between host and device, and waiting.
 
-use super::arguments::TensorArgument;
 use super::arguments::Argument;
+use super::arguments::TensorArgument;
 use super::build::window;
 use super::hot::{self, Outcome};
 use super::overload::Overload;
 use super::queue::{self, Task};
 use super::{checks, tiers};
+use crate::device::fork;
 use crate::device::registry;
 use crate::device::stream;
 use crate::dtype::DType;
@@ -30,7 +31,10 @@ fn install(storage: &Arc<Storage>, ty: TypeId, buffer: Arc<Buffer>) {
         storage.set(ty, Slot::Resident(buffer));
     } else {
         storage.set_type(ty);
-        queue::push(Task::Set { storage: storage.clone(), buffer });
+        queue::push(Task::Set {
+            storage: storage.clone(),
+            buffer,
+        });
     }
 }
 
@@ -52,8 +56,12 @@ pub fn download(tensor: &TensorArgument, data: &mut [u8]) -> Result<()> {
     read
 }
 
+/// A buffer, and what keeps it alive.
+type Dense = (Option<Arc<Buffer>>, Option<Arc<Storage>>);
+
 /// A buffer with just the tensor's elements, row-major; `None` for a storage that was never written. The second value keeps it alive.
-fn dense(tensor: &TensorArgument) -> Result<(Option<Arc<Buffer>>, Option<Arc<Storage>>)> {
+fn dense(tensor: &TensorArgument) -> Result<Dense> {
+    fork::check()?;
     queue::wait_idle();
     let (ty, slot) = tensor.storage.snapshot();
     let whole = ty.get().is_some_and(|ty| {
@@ -68,13 +76,20 @@ fn dense(tensor: &TensorArgument) -> Result<(Option<Arc<Buffer>>, Option<Arc<Sto
     }
     let overload = dense_overload()?;
     let outcome = hot::call(overload, DType::F32.torch() as u64, &[Argument::Tensor(*tensor)]);
-    let Outcome::Completed(mut completed) = outcome? else { return Err(Error::runtime("the copy cannot ask for a resize")) };
+    let Outcome::Completed(mut completed) = outcome? else {
+        return Err(Error::runtime("the copy cannot ask for a resize"));
+    };
     queue::wait_idle();
-    let storage = completed.new.pop().ok_or_else(|| Error::runtime("the copy gave no result"))?;
+    let storage = completed
+        .new
+        .pop()
+        .ok_or_else(|| Error::runtime("the copy gave no result"))?;
     match storage.snapshot().1 {
         Slot::Resident(buffer) => Ok((Some(buffer), Some(storage))),
         Slot::Failed(error) => Err((*error).clone()),
-        _ => Err(Error::runtime("the copy is not on the device; please report this as a bug")),
+        _ => Err(Error::runtime(
+            "the copy is not on the device; please report this as a bug",
+        )),
     }
 }
 
@@ -82,7 +97,9 @@ fn dense(tensor: &TensorArgument) -> Result<(Option<Arc<Buffer>>, Option<Arc<Sto
 fn dense_overload() -> Result<&'static Overload> {
     let label = "aten::_torch_tpu_dense";
     static DENSE: OnceLock<Option<&'static Overload>> = OnceLock::new();
-    DENSE.get_or_init(|| tiers::find(label)).ok_or_else(|| Error::runtime(format!("the table has no {label}; please report this as a bug")))
+    DENSE
+        .get_or_init(|| tiers::find(label))
+        .ok_or_else(|| Error::runtime(format!("the table has no {label}; please report this as a bug")))
 }
 
 /// A new storage on `device` with the tensor's elements, row-major.
@@ -90,9 +107,16 @@ pub fn to_device(tensor: &TensorArgument, device: u16) -> Result<Arc<Storage>> {
     let runtime = registry::runtime()?;
     let bytes = crate::shape::numel(tensor.sizes) as usize * tensor.dtype.bytes();
     let (buffer, _hold) = dense(tensor)?;
-    let Some(buffer) = buffer else { return Storage::empty(device, bytes) };
+    let Some(buffer) = buffer else {
+        return Storage::empty(device, bytes);
+    };
     let copy = buffer.copy_to_device(runtime.device(device))?;
-    Ok(Storage::result(device, bytes, TypeId::of(&TensorType::new(tensor.dtype, tensor.sizes)), Slot::Resident(Arc::new(copy))))
+    Ok(Storage::result(
+        device,
+        bytes,
+        TypeId::of(&TensorType::new(tensor.dtype, tensor.sizes)),
+        Slot::Resident(Arc::new(copy)),
+    ))
 }
 
 /// Gives a storage another size: what it held stays at its front.
@@ -104,7 +128,15 @@ pub fn resize(storage: &Arc<Storage>, bytes: usize) -> Result<Arc<Storage>> {
     }
     let mut data = vec![0; old];
     let sizes = [old as i64];
-    let whole = TensorArgument { storage, dtype: DType::U8, sizes: &sizes, strides: &[1], offset: 0, conj: false, neg: false };
+    let whole = TensorArgument {
+        storage,
+        dtype: DType::U8,
+        sizes: &sizes,
+        strides: &[1],
+        offset: 0,
+        conj: false,
+        neg: false,
+    };
     download(&whole, &mut data)?;
     data.resize(bytes, 0);
     upload(&resized, DType::U8, &[bytes as i64], &data)?;
@@ -113,9 +145,14 @@ pub fn resize(storage: &Arc<Storage>, bytes: usize) -> Result<Arc<Storage>> {
 
 /// Waits for all work on a device and raises what failed.
 pub fn synchronize(device: u16) -> Result<()> {
+    fork::check()?;
     queue::wait_idle();
-    let Some(runtime) = registry::started() else { return Ok(()) };
-    ensure((device as usize) < runtime.device_count(), || Error::runtime(format!("no device {device}")))?;
+    let Some(runtime) = registry::started() else {
+        return Ok(());
+    };
+    ensure((device as usize) < runtime.device_count(), || {
+        Error::runtime(format!("no device {device}"))
+    })?;
     let waited = stream::wait_all(&runtime.streams[device as usize].all_unfinished());
     checks::raise()?;
     reaper::drain();
@@ -124,8 +161,11 @@ pub fn synchronize(device: u16) -> Result<()> {
 
 /// Waits for the work on one stream.
 pub fn synchronize_stream(device: u16, stream: i64) -> Result<()> {
+    fork::check()?;
     queue::wait_idle();
-    let Some(runtime) = registry::started() else { return Ok(()) };
+    let Some(runtime) = registry::started() else {
+        return Ok(());
+    };
     let waited = stream::wait_all(&runtime.streams[device as usize].unfinished(stream));
     checks::raise()?;
     waited

@@ -13,16 +13,20 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("threshold_backward", threshold_backward),
     OpDef::elementwise("gelu", gelu),
     OpDef::elementwise("gelu_backward", gelu_backward),
-    OpDef::elementwise("silu", |f, call| unary(f, call, |f, x| {
-        let gate = f.unary(Unary::Logistic, x)?;
-        f.mul(x, &gate)
-    })),
+    OpDef::elementwise("silu", |f, call| {
+        unary(f, call, |f, x| {
+            let gate = f.unary(Unary::Logistic, x)?;
+            f.mul(x, &gate)
+        })
+    }),
     OpDef::elementwise("silu_backward", silu_backward),
-    OpDef::elementwise("mish", |f, call| unary(f, call, |f, x| {
-        let soft = softplus_of(f, x)?;
-        let gate = f.unary(Unary::Tanh, &soft)?;
-        f.mul(x, &gate)
-    })),
+    OpDef::elementwise("mish", |f, call| {
+        unary(f, call, |f, x| {
+            let soft = softplus_of(f, x)?;
+            let gate = f.unary(Unary::Tanh, &soft)?;
+            f.mul(x, &gate)
+        })
+    }),
     OpDef::elementwise("mish_backward", mish_backward),
     OpDef::elementwise("elu", elu),
     OpDef::elementwise("elu_backward", elu_backward),
@@ -30,10 +34,12 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("leaky_relu_backward", leaky_relu_backward),
     OpDef::elementwise("hardtanh", hardtanh),
     OpDef::elementwise("hardtanh_backward", hardtanh_backward),
-    OpDef::elementwise("hardswish", |f, call| unary(f, call, |f, x| {
-        let gate = hard_gate(f, x)?;
-        f.mul(x, &gate)
-    })),
+    OpDef::elementwise("hardswish", |f, call| {
+        unary(f, call, |f, x| {
+            let gate = hard_gate(f, x)?;
+            f.mul(x, &gate)
+        })
+    }),
     OpDef::elementwise("hardswish_backward", hardswish_backward),
     OpDef::elementwise("hardsigmoid", |f, call| unary(f, call, hard_gate)),
     OpDef::elementwise("hardsigmoid_backward", hardsigmoid_backward),
@@ -45,28 +51,36 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("hardshrink_backward", |f, call| shrink_backward(f, call, "grad_out")),
     OpDef::elementwise("log_sigmoid_forward", log_sigmoid_forward),
     OpDef::elementwise("log_sigmoid_backward", log_sigmoid_backward),
-    OpDef::elementwise("sigmoid_backward", |f, call| from_output(f, call, |f, y| {
-        let one = f.full_like(y, 1i64);
-        let rest = f.sub(&one, y)?;
-        f.mul(y, &rest)
-    })),
-    OpDef::elementwise("tanh_backward", |f, call| from_output(f, call, |f, y| {
-        let square = f.mul(y, y)?;
-        let one = f.full_like(y, 1i64);
-        f.sub(&one, &square)
-    })),
+    OpDef::elementwise("sigmoid_backward", |f, call| {
+        from_output(f, call, |f, y| {
+            let one = f.full_like(y, 1i64);
+            let rest = f.sub(&one, y)?;
+            f.mul(y, &rest)
+        })
+    }),
+    OpDef::elementwise("tanh_backward", |f, call| {
+        from_output(f, call, |f, y| {
+            let square = f.mul(y, y)?;
+            let one = f.full_like(y, 1i64);
+            f.sub(&one, &square)
+        })
+    }),
     OpDef::elementwise("logit_backward", logit_backward),
     OpDef::new("glu", glu),
     OpDef::new("glu_backward", glu_backward),
     OpDef::elementwise("_prelu_kernel", prelu),
     OpDef::elementwise("_prelu_kernel_backward", prelu_backward),
-    OpDef::new("rrelu_with_noise", rrelu_with_noise).random().writes(&["noise"]),
+    OpDef::new("rrelu_with_noise", rrelu_with_noise)
+        .random()
+        .writes(&["noise"]),
     OpDef::elementwise("rrelu_with_noise_backward", rrelu_with_noise_backward),
 ];
 
 fn unary(f: &mut Func, call: &Call, body: impl FnOnce(&mut Func, &Value) -> Result<Value>) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(x.dtype().is_inexact(), || Error::not_implemented(format!("this activation is not implemented for {}", x.dtype())))?;
+    ensure(x.dtype().is_inexact(), || {
+        Error::not_implemented(format!("this activation is not implemented for {}", x.dtype()))
+    })?;
     pointwise(f, call, &[x], Promotion::Default, |f, x| body(f, &x[0]))
 }
 
@@ -78,23 +92,35 @@ fn gradient(
     input: &str,
     body: impl FnOnce(&mut Func, &Value) -> Result<Value>,
 ) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor(gradient)?, call.tensor(input)?], Promotion::Default, |f, x| {
-        let derivative = body(f, &x[1])?;
-        f.mul(&x[0], &derivative)
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor(gradient)?, call.tensor(input)?],
+        Promotion::Default,
+        |f, x| {
+            let derivative = body(f, &x[1])?;
+            f.mul(&x[0], &derivative)
+        },
+    )
 }
 
 fn from_output(f: &mut Func, call: &Call, body: impl FnOnce(&mut Func, &Value) -> Result<Value>) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("grad_output")?, call.tensor("output")?], Promotion::Default, |f, x| {
-        let derivative = body(f, &x[1])?;
-        if derivative.dtype().is_complex() {
-            let (real, imaginary) = (f.real(&derivative)?, f.imag(&derivative)?);
-            let imaginary = f.neg(&imaginary)?;
-            let conjugate = f.complex(&real, &imaginary)?;
-            return f.mul(&x[0], &conjugate);
-        }
-        f.mul(&x[0], &derivative)
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor("grad_output")?, call.tensor("output")?],
+        Promotion::Default,
+        |f, x| {
+            let derivative = body(f, &x[1])?;
+            if derivative.dtype().is_complex() {
+                let (real, imaginary) = (f.real(&derivative)?, f.imag(&derivative)?);
+                let imaginary = f.neg(&imaginary)?;
+                let conjugate = f.complex(&real, &imaginary)?;
+                return f.mul(&x[0], &conjugate);
+            }
+            f.mul(&x[0], &derivative)
+        },
+    )
 }
 
 /// An operand number in the dtype and dims of `x`; `default` when the overload lacks it.
@@ -111,8 +137,12 @@ fn number(f: &mut Func, call: &Call, name: &str, x: &Value, default: f64) -> Res
 /// `max(x, 0)`; NaN stays.
 fn relu(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(!x.dtype().is_bool(), || Error::runtime("Boolean inputs not supported for relu"))?;
-    ensure(!x.dtype().is_complex(), || Error::runtime("relu is not defined for complex tensors"))?;
+    ensure(!x.dtype().is_bool(), || {
+        Error::runtime("Boolean inputs not supported for relu")
+    })?;
+    ensure(!x.dtype().is_complex(), || {
+        Error::runtime("relu is not defined for complex tensors")
+    })?;
     Ok(f.binary_const(Binary::Maximum, x, 0i64)?.into())
 }
 
@@ -125,19 +155,27 @@ fn threshold(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 /// The gradient where `self > threshold`, else 0.
 fn threshold_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("grad_output")?, call.tensor("self")?], Promotion::Default, |f, x| {
-        let limit = number(f, call, "threshold", &x[1], 0.0)?;
-        let below = f.compare(Comparison::Le, &x[1], &limit)?;
-        let zero = f.full_like(&x[0], 0i64);
-        f.select(&below, &zero, &x[0])
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor("grad_output")?, call.tensor("self")?],
+        Promotion::Default,
+        |f, x| {
+            let limit = number(f, call, "threshold", &x[1], 0.0)?;
+            let below = f.compare(Comparison::Le, &x[1], &limit)?;
+            let zero = f.full_like(&x[0], 0i64);
+            f.select(&below, &zero, &x[0])
+        },
+    )
 }
 
 fn is_tanh(call: &Call) -> Result<bool> {
     match call.text_opt("approximate").unwrap_or("none") {
         "none" => Ok(false),
         "tanh" => Ok(true),
-        other => Err(Error::runtime(format!("approximate argument must be either none or tanh, got {other}"))),
+        other => Err(Error::runtime(format!(
+            "approximate argument must be either none or tanh, got {other}"
+        ))),
     }
 }
 
@@ -293,15 +331,26 @@ fn leaky_relu_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn hardtanh(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(!x.dtype().is_bool(), || Error::runtime("Bool inputs not supported for hardtanh"))?;
-    let (low, high) = (number(f, call, "min_val", x, -1.0)?, number(f, call, "max_val", x, 1.0)?);
+    ensure(!x.dtype().is_bool(), || {
+        Error::runtime("Bool inputs not supported for hardtanh")
+    })?;
+    let (low, high) = (
+        number(f, call, "min_val", x, -1.0)?,
+        number(f, call, "max_val", x, 1.0)?,
+    );
     Ok(f.clamp(&low, x, &high)?.into())
 }
 
 fn hardtanh_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     gradient(f, call, "grad_output", "self", |f, x| {
-        let (low, high) = (number(f, call, "min_val", x, -1.0)?, number(f, call, "max_val", x, 1.0)?);
-        let (above, below) = (f.compare(Comparison::Gt, x, &low)?, f.compare(Comparison::Lt, x, &high)?);
+        let (low, high) = (
+            number(f, call, "min_val", x, -1.0)?,
+            number(f, call, "max_val", x, 1.0)?,
+        );
+        let (above, below) = (
+            f.compare(Comparison::Gt, x, &low)?,
+            f.compare(Comparison::Lt, x, &high)?,
+        );
         let inside = f.and(&above, &below)?;
         f.convert(&inside, x.dtype())
     })
@@ -330,7 +379,10 @@ fn hardswish_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn hardsigmoid_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     gradient(f, call, "grad_output", "self", |f, x| {
-        let (above, below) = (f.compare_const(Comparison::Gt, x, -3i64)?, f.compare_const(Comparison::Lt, x, 3i64)?);
+        let (above, below) = (
+            f.compare_const(Comparison::Gt, x, -3i64)?,
+            f.compare_const(Comparison::Lt, x, 3i64)?,
+        );
         let inside = f.and(&above, &below)?;
         let (zero, slope) = (f.full_like(x, 0i64), f.full_like(x, 1.0 / 6.0));
         f.select(&inside, &slope, &zero)
@@ -365,8 +417,15 @@ fn shrink(f: &mut Func, call: &Call, soft: bool) -> Result<Outputs> {
     unary(f, call, |f, x| {
         let limit = number(f, call, "lambd", x, 0.5)?;
         let negative_limit = f.neg(&limit)?;
-        let (above, below) = (f.compare(Comparison::Gt, x, &limit)?, f.compare(Comparison::Lt, x, &negative_limit)?);
-        let (high, low) = if soft { (f.sub(x, &limit)?, f.add(x, &limit)?) } else { (x.clone(), x.clone()) };
+        let (above, below) = (
+            f.compare(Comparison::Gt, x, &limit)?,
+            f.compare(Comparison::Lt, x, &negative_limit)?,
+        );
+        let (high, low) = if soft {
+            (f.sub(x, &limit)?, f.add(x, &limit)?)
+        } else {
+            (x.clone(), x.clone())
+        };
         let zero = f.full_like(x, 0i64);
         let result = f.select(&below, &low, &zero)?;
         let result = f.select(&above, &high, &result)?;
@@ -376,13 +435,19 @@ fn shrink(f: &mut Func, call: &Call, soft: bool) -> Result<Outputs> {
 }
 
 fn shrink_backward(f: &mut Func, call: &Call, name: &str) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor(name)?, call.tensor("self")?], Promotion::Default, |f, x| {
-        let limit = number(f, call, "lambd", &x[1], 0.5)?;
-        let magnitude = f.unary(Unary::Abs, &x[1])?;
-        let inside = f.compare(Comparison::Le, &magnitude, &limit)?;
-        let zero = f.full_like(&x[0], 0i64);
-        f.select(&inside, &zero, &x[0])
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor(name)?, call.tensor("self")?],
+        Promotion::Default,
+        |f, x| {
+            let limit = number(f, call, "lambd", &x[1], 0.5)?;
+            let magnitude = f.unary(Unary::Abs, &x[1])?;
+            let inside = f.compare(Comparison::Le, &magnitude, &limit)?;
+            let zero = f.full_like(&x[0], 0i64);
+            f.select(&inside, &zero, &x[0])
+        },
+    )
 }
 
 /// Second result: `e^(−|x|)`, which the CPU's gradient reads.
@@ -395,7 +460,10 @@ fn log_sigmoid_forward(f: &mut Func, call: &Call) -> Result<Outputs> {
     let magnitude = f.unary(Unary::Abs, &wide)?;
     let magnitude = f.neg(&magnitude)?;
     let buffer = f.unary(Unary::Exp, &magnitude)?;
-    Ok(Outputs::all([f.convert(&result, x.dtype())?, f.convert(&buffer, x.dtype())?]))
+    Ok(Outputs::all([
+        f.convert(&result, x.dtype())?,
+        f.convert(&buffer, x.dtype())?,
+    ]))
 }
 
 /// σ(−x)
@@ -409,26 +477,37 @@ fn log_sigmoid_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// 1 / (x (1 − x)); outside of eps..1 − eps: 0, or NaN without eps.
 fn logit_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     let eps = call.float_opt("eps")?.filter(|&eps| eps >= 0.0);
-    pointwise(f, call, &[call.tensor("grad_output")?, call.tensor("self")?], Promotion::Default, |f, x| {
-        let one = f.full_like(&x[1], 1i64);
-        let rest = f.sub(&one, &x[1])?;
-        let product = f.mul(&x[1], &rest)?;
-        let result = f.div(&x[0], &product)?;
-        let low = f.compare_const(Comparison::Lt, &x[1], eps.unwrap_or(0.0))?;
-        let high = f.compare_const(Comparison::Gt, &x[1], 1.0 - eps.unwrap_or(0.0))?;
-        let outside = f.or(&low, &high)?;
-        let other = f.full_like(&x[0], if eps.is_some() { 0.0 } else { f64::NAN });
-        f.select(&outside, &other, &result)
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor("grad_output")?, call.tensor("self")?],
+        Promotion::Default,
+        |f, x| {
+            let one = f.full_like(&x[1], 1i64);
+            let rest = f.sub(&one, &x[1])?;
+            let product = f.mul(&x[1], &rest)?;
+            let result = f.div(&x[0], &product)?;
+            let low = f.compare_const(Comparison::Lt, &x[1], eps.unwrap_or(0.0))?;
+            let high = f.compare_const(Comparison::Gt, &x[1], 1.0 - eps.unwrap_or(0.0))?;
+            let outside = f.or(&low, &high)?;
+            let other = f.full_like(&x[0], if eps.is_some() { 0.0 } else { f64::NAN });
+            f.select(&outside, &other, &result)
+        },
+    )
 }
 
 /// The halves of `x` along an axis.
 fn halves(f: &mut Func, x: &Value, axis: usize) -> Result<(Value, Value)> {
     let size = x.dims().get(axis).copied().unwrap_or(1);
     ensure(x.rank() > 0 && size % 2 == 0, || {
-        Error::runtime(format!("Halving dimension must be even, but dimension {axis} is size {size}"))
+        Error::runtime(format!(
+            "Halving dimension must be even, but dimension {axis} is size {size}"
+        ))
     })?;
-    Ok((f.slice_axis(x, axis, 0, size / 2)?, f.slice_axis(x, axis, size / 2, size)?))
+    Ok((
+        f.slice_axis(x, axis, 0, size / 2)?,
+        f.slice_axis(x, axis, size / 2, size)?,
+    ))
 }
 
 /// `[…, 2n, …] → […, n, …]`: first half · σ(second half).
@@ -445,7 +524,10 @@ fn glu(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn glu_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (gradient, x) = (call.tensor("grad_output")?, call.tensor("self")?);
     let axis = call.axis("dim", x.rank())?;
-    let (wide, gradient) = (f.convert(x, x.dtype().opmath())?, f.convert(gradient, x.dtype().opmath())?);
+    let (wide, gradient) = (
+        f.convert(x, x.dtype().opmath())?,
+        f.convert(gradient, x.dtype().opmath())?,
+    );
     let (value, gate) = halves(f, &wide, axis)?;
     let gate = f.unary(Unary::Logistic, &gate)?;
     let first = f.mul(&gradient, &gate)?;
@@ -458,32 +540,50 @@ fn glu_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 }
 
 fn prelu(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("self")?, call.tensor("weight")?], Promotion::Default, |f, x| {
-        let below = f.mul(&x[0], &x[1])?;
-        let positive = f.compare_const(Comparison::Gt, &x[0], 0i64)?;
-        f.select(&positive, &x[0], &below)
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor("self")?, call.tensor("weight")?],
+        Promotion::Default,
+        |f, x| {
+            let below = f.mul(&x[0], &x[1])?;
+            let positive = f.compare_const(Comparison::Gt, &x[0], 0i64)?;
+            f.select(&positive, &x[0], &below)
+        },
+    )
 }
 
 /// Gradients of `self` and (unreduced) of `weight`.
 fn prelu_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let (gradient, x, weight) = (call.tensor("grad_output")?, call.tensor("self")?, call.tensor("weight")?);
+    let (gradient, x, weight) = (
+        call.tensor("grad_output")?,
+        call.tensor("self")?,
+        call.tensor("weight")?,
+    );
     let values = super::common::broadcast_all(f, &[&gradient.value, &x.value, &weight.value], x.dtype().opmath())?;
-    let [gradient, wide, weight] = values.as_slice() else { return Err(Error::runtime("three operands expected")) };
+    let [gradient, wide, weight] = values.as_slice() else {
+        return Err(Error::runtime("three operands expected"));
+    };
     let positive = f.compare_const(Comparison::Gt, wide, 0i64)?;
     let scaled = f.mul(gradient, weight)?;
     let input = f.select(&positive, gradient, &scaled)?;
     let slope = f.mul(gradient, wide)?;
     let zero = f.full_like(&slope, 0i64);
     let slope = f.select(&positive, &zero, &slope)?;
-    Ok(Outputs::all([f.convert(&input, x.dtype())?, f.convert(&slope, x.dtype())?]))
+    Ok(Outputs::all([
+        f.convert(&input, x.dtype())?,
+        f.convert(&slope, x.dtype())?,
+    ]))
 }
 
 /// Training draws each negative element's slope from lower..upper and leaves it in `noise` (1 elsewhere); evaluation uses the mean slope.
 fn rrelu_with_noise(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let wide = f.convert(x, x.dtype().opmath())?;
-    let (low, high) = (number(f, call, "lower", &wide, 0.125)?, number(f, call, "upper", &wide, 1.0 / 3.0)?);
+    let (low, high) = (
+        number(f, call, "lower", &wide, 0.125)?,
+        number(f, call, "upper", &wide, 1.0 / 3.0)?,
+    );
     let negative = f.compare_const(Comparison::Le, &wide, 0i64)?;
     let one = f.full_like(&wide, 1i64);
     if !call.flag("training")? {
@@ -502,7 +602,10 @@ fn rrelu_with_noise(f: &mut Func, call: &Call) -> Result<Outputs> {
     let slope = f.add(&low, &step)?;
     let noise = f.select(&negative, &slope, &one)?;
     let result = f.mul(&wide, &noise)?;
-    Ok(Outputs::all([f.convert(&result, x.dtype())?, f.convert(&noise, x.dtype())?]))
+    Ok(Outputs::all([
+        f.convert(&result, x.dtype())?,
+        f.convert(&noise, x.dtype())?,
+    ]))
 }
 
 fn rrelu_with_noise_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
@@ -512,7 +615,10 @@ fn rrelu_with_noise_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
         let factor = if training {
             x[2].clone()
         } else {
-            let (low, high) = (number(f, call, "lower", &x[1], 0.125)?, number(f, call, "upper", &x[1], 1.0 / 3.0)?);
+            let (low, high) = (
+                number(f, call, "lower", &x[1], 0.125)?,
+                number(f, call, "upper", &x[1], 1.0 / 3.0)?,
+            );
             let sum = f.add(&low, &high)?;
             let slope = f.binary_const(Binary::Multiply, &sum, 0.5f64)?;
             let positive = f.compare_const(Comparison::Gt, &x[1], 0i64)?;

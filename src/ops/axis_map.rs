@@ -29,7 +29,10 @@ impl AxisMap {
                 }
             }
         }
-        Self { input: self.rows.len() as i64, rows }
+        Self {
+            input: self.rows.len() as i64,
+            rows,
+        }
     }
 
     fn weighted(&self) -> bool {
@@ -57,7 +60,10 @@ impl AxisMap {
             let indices = filled(&entries);
             let mut value = take(f, x, axis, &indices)?;
             if self.weighted() {
-                let weights: Vec<f64> = entries.iter().map(|entry| entry.map_or(0.0, |(_, weight)| weight)).collect();
+                let weights: Vec<f64> = entries
+                    .iter()
+                    .map(|entry| entry.map_or(0.0, |(_, weight)| weight))
+                    .collect();
                 let weights = spatial::floats_along(f, x.dtype(), &weights, &dims, axis)?;
                 value = f.mul(&value, &weights)?;
             }
@@ -76,13 +82,22 @@ impl AxisMap {
 
     /// Long rows: all elements side by side, then a reduction.
     fn take_all(&self, f: &mut Func, x: &Value, axis: usize, longest: usize) -> Result<Value> {
-        let entries: Vec<Option<(i64, f64)>> =
-            self.rows.iter().flat_map(|row| (0..longest).map(|position| row.get(position).copied())).collect();
-        let indices: Vec<i64> = entries.iter().map(|entry| entry.map_or(0, |(index, _)| index)).collect();
+        let entries: Vec<Option<(i64, f64)>> = self
+            .rows
+            .iter()
+            .flat_map(|row| (0..longest).map(|position| row.get(position).copied()))
+            .collect();
+        let indices: Vec<i64> = entries
+            .iter()
+            .map(|entry| entry.map_or(0, |(index, _)| index))
+            .collect();
         let mut value = take(f, x, axis, &indices)?;
         let dims = value.dims().to_vec();
         if self.weighted() {
-            let weights: Vec<f64> = entries.iter().map(|entry| entry.map_or(0.0, |(_, weight)| weight)).collect();
+            let weights: Vec<f64> = entries
+                .iter()
+                .map(|entry| entry.map_or(0.0, |(_, weight)| weight))
+                .collect();
             let weights = spatial::floats_along(f, x.dtype(), &weights, &dims, axis)?;
             value = f.mul(&value, &weights)?;
         }
@@ -109,7 +124,11 @@ impl AxisMap {
         }
         let matrix = f.constant_floats(x.dtype(), &matrix);
         let matrix = f.reshape(&matrix, &[rows, columns])?;
-        let dims = DotDims { left_contract: vec![axis], right_contract: vec![1], ..DotDims::default() };
+        let dims = DotDims {
+            left_contract: vec![axis],
+            right_contract: vec![1],
+            ..DotDims::default()
+        };
         let result = f.dot_general(x, &matrix, &dims, x.dtype())?;
         // The rows came last.
         let mut order: Vec<usize> = (0..x.rank() - 1).collect();
@@ -150,7 +169,13 @@ pub fn take(f: &mut Func, x: &Value, axis: usize, indices: &[i64]) -> Result<Val
     }
     // Every element of a run, the same number of times.
     let repeats = indices.iter().take_while(|&&index| index == first).count() as i64;
-    if repeats > 1 && count % repeats == 0 && indices.iter().enumerate().all(|(place, &index)| index == first + place as i64 / repeats) {
+    if repeats > 1
+        && count % repeats == 0
+        && indices
+            .iter()
+            .enumerate()
+            .all(|(place, &index)| index == first + place as i64 / repeats)
+    {
         let run = f.slice_axis(x, axis, first, last + 1)?;
         let mut dims = run.dims().to_vec();
         dims.insert(axis + 1, repeats);

@@ -18,13 +18,20 @@ pub struct Operand {
 impl Operand {
     /// A tensor: its category follows from its rank.
     pub fn tensor(value: Value) -> Self {
-        let category = if value.rank() == 0 { Category::ZeroDim } else { Category::Dimensioned };
+        let category = if value.rank() == 0 {
+            Category::ZeroDim
+        } else {
+            Category::Dimensioned
+        };
         Self { value, category }
     }
 
     /// A Python number: a 0-d value of dtype bool, int64, float64 or complex128.
     pub fn number(value: Value) -> Self {
-        Self { value, category: Category::Number }
+        Self {
+            value,
+            category: Category::Number,
+        }
     }
 
     pub fn promotion(&self) -> (DType, Category) {
@@ -78,15 +85,22 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     fn find(&self, name: &str) -> Option<&Arg> {
-        self.names.iter().position(|candidate| candidate == name).map(|index| &self.args[index])
+        self.names
+            .iter()
+            .position(|candidate| candidate == name)
+            .map(|index| &self.args[index])
     }
 
     fn get(&self, name: &str) -> Result<&Arg> {
-        self.find(name).ok_or_else(|| Error::runtime(format!("overload {:?} has no argument `{name}`", self.overload)))
+        self.find(name)
+            .ok_or_else(|| Error::runtime(format!("overload {:?} has no argument `{name}`", self.overload)))
     }
 
     fn wrong(&self, name: &str, expected: &str) -> Error {
-        Error::type_error(format!("argument `{name}` must be {expected}, got {:?}", self.find(name)))
+        Error::type_error(format!(
+            "argument `{name}` must be {expected}, got {:?}",
+            self.find(name)
+        ))
     }
 
     /// Whether the overload has the argument and it is not `None`.
@@ -113,7 +127,10 @@ impl Call<'_> {
     /// A list of tensors (or operand numbers), all defined.
     pub fn tensors(&self, name: &str) -> Result<Vec<&Operand>> {
         match self.get(name)? {
-            Arg::Tensors(list) => list.iter().map(|item| item.as_ref().ok_or_else(|| self.wrong(name, "a list of tensors"))).collect(),
+            Arg::Tensors(list) => list
+                .iter()
+                .map(|item| item.as_ref().ok_or_else(|| self.wrong(name, "a list of tensors")))
+                .collect(),
             _ => Err(self.wrong(name, "a list of tensors")),
         }
     }
@@ -190,7 +207,8 @@ impl Call<'_> {
     }
 
     pub fn ints(&self, name: &str) -> Result<Vec<i64>> {
-        self.ints_opt(name)?.ok_or_else(|| self.wrong(name, "a list of integers"))
+        self.ints_opt(name)?
+            .ok_or_else(|| self.wrong(name, "a list of integers"))
     }
 
     pub fn floats_opt(&self, name: &str) -> Result<Option<Vec<f64>>> {
@@ -232,10 +250,16 @@ impl Call<'_> {
         if listed.is_empty() {
             return Ok((0..rank).collect());
         }
-        let mut axes = listed.into_iter().map(|axis| shape::wrap_axis(axis, rank)).collect::<Result<Vec<_>>>()?;
+        let mut axes = listed
+            .into_iter()
+            .map(|axis| shape::wrap_axis(axis, rank))
+            .collect::<Result<Vec<_>>>()?;
         axes.sort_unstable();
         if let Some(pair) = axes.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::runtime(format!("dim {} appears multiple times in the list of dims", pair[0])));
+            return Err(Error::runtime(format!(
+                "dim {} appears multiple times in the list of dims",
+                pair[0]
+            )));
         }
         axes.retain(|&axis| axis < rank); // a 0-d tensor takes dim 0 and -1
         Ok(axes)
@@ -248,7 +272,10 @@ impl Call<'_> {
 
     /// Fresh Philox bits of an unsigned dtype (`U32` or `U64`); the entry must be marked `random`.
     pub fn random_bits(&self, f: &mut Func, dtype: DType, dims: &[i64]) -> Result<Value> {
-        let state = self.random_state.as_ref().ok_or_else(|| Error::runtime("entry is not marked random"))?;
+        let state = self
+            .random_state
+            .as_ref()
+            .ok_or_else(|| Error::runtime("entry is not marked random"))?;
         let used = self.random_blocks.get();
         let blocks = (shape::numel(dims) as u64 * dtype.bytes() as u64).div_ceil(16).max(1);
         self.random_blocks.set(used + blocks);
@@ -268,7 +295,11 @@ impl Call<'_> {
         let inside = f.and(&above, &below)?;
         let axes: Vec<usize> = (0..inside.rank()).collect();
         let ok = f.reduce(&inside, Monoid::And, &axes)?;
-        f.check(&ok, Kind::Index, &format!("index out of range: it must lie in [{low}, {}]", size - 1))
+        f.check(
+            &ok,
+            Kind::Index,
+            &format!("index out of range: it must lie in [{low}, {}]", size - 1),
+        )
     }
 }
 

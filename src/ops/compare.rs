@@ -37,7 +37,9 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("bitwise_or", |f, call| bitwise(f, call, Binary::Or)),
     OpDef::elementwise("bitwise_xor", |f, call| bitwise(f, call, Binary::Xor)),
     OpDef::elementwise("bitwise_left_shift", |f, call| shift(f, call, Binary::ShiftLeft)),
-    OpDef::elementwise("bitwise_right_shift", |f, call| shift(f, call, Binary::ShiftRightArithmetic)),
+    OpDef::elementwise("bitwise_right_shift", |f, call| {
+        shift(f, call, Binary::ShiftRightArithmetic)
+    }),
     OpDef::elementwise("__lshift__", |f, call| shift(f, call, Binary::ShiftLeft)),
     OpDef::elementwise("__rshift__", |f, call| shift(f, call, Binary::ShiftRightArithmetic)),
 ];
@@ -75,13 +77,23 @@ fn isinf(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn is_infinity(f: &mut Func, call: &Call, infinity: f64) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(!x.dtype().is_complex(), || Error::runtime("isposinf and isneginf do not support complex inputs."))?;
-    Ok(if x.dtype().is_float() { f.compare_const(Comparison::Eq, x, infinity)? } else { f.constant(DType::Bool, x.dims(), false) }.into())
+    ensure(!x.dtype().is_complex(), || {
+        Error::runtime("isposinf and isneginf do not support complex inputs.")
+    })?;
+    Ok(if x.dtype().is_float() {
+        f.compare_const(Comparison::Eq, x, infinity)?
+    } else {
+        f.constant(DType::Bool, x.dims(), false)
+    }
+    .into())
 }
 
 fn logical(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
     let operands = two(call)?;
-    let (left, right) = (f.convert(operands[0], DType::Bool)?, f.convert(operands[1], DType::Bool)?);
+    let (left, right) = (
+        f.convert(operands[0], DType::Bool)?,
+        f.convert(operands[1], DType::Bool)?,
+    );
     let (left, right) = f.broadcast_pair(&left, &right)?;
     Ok(f.binary(op, &left, &right)?.into())
 }
@@ -90,7 +102,9 @@ fn bitwise(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
     let operands = two(call)?;
     let dtype = call.result_type(&operands)?;
     ensure(!dtype.is_inexact(), || not_implemented("bitwise operation", dtype))?;
-    pointwise(f, call, &operands, Promotion::Default, |f, x| f.binary(op, &x[0], &x[1]))
+    pointwise(f, call, &operands, Promotion::Default, |f, x| {
+        f.binary(op, &x[0], &x[1])
+    })
 }
 
 /// Shifts by the width or more, or by a negative number: 0, or the sign for a right shift (as on the CPU).
@@ -100,7 +114,11 @@ fn shift(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
     ensure(dtype.is_integer(), || not_implemented("shift", dtype))?;
     pointwise(f, call, &operands, Promotion::Default, |f, x| {
         let width = 8 * dtype.bytes() as i64;
-        let op = if op == Binary::ShiftRightArithmetic && dtype.is_unsigned() { Binary::ShiftRightLogical } else { op };
+        let op = if op == Binary::ShiftRightArithmetic && dtype.is_unsigned() {
+            Binary::ShiftRightLogical
+        } else {
+            op
+        };
         let shifted = f.binary(op, &x[0], &x[1])?;
         let too_far = f.compare_const(Comparison::Ge, &x[1], width)?;
         let too_far = if dtype.is_unsigned() {
@@ -109,7 +127,11 @@ fn shift(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
             let negative = f.compare_const(Comparison::Lt, &x[1], 0i64)?;
             f.or(&too_far, &negative)?
         };
-        let beyond = if op == Binary::ShiftRightArithmetic { f.binary_const(op, &x[0], width - 1)? } else { f.full_like(&x[0], 0i64) };
+        let beyond = if op == Binary::ShiftRightArithmetic {
+            f.binary_const(op, &x[0], width - 1)?
+        } else {
+            f.full_like(&x[0], 0i64)
+        };
         f.select(&too_far, &beyond, &shifted)
     })
 }

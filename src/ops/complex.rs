@@ -20,10 +20,18 @@ pub(super) const OPS: &[OpDef] = &[
 fn parts(f: &mut Func, call: &Call, first: &str, second: &str) -> Result<[Value; 2]> {
     let (first, second) = (call.tensor(first)?, call.tensor(second)?);
     ensure(matches!(first.dtype(), DType::F32 | DType::F64), || {
-        Error::runtime(format!("Expected both inputs to be Half, Float or Double tensors but got {} and {}", first.dtype().name(), second.dtype().name()))
+        Error::runtime(format!(
+            "Expected both inputs to be Half, Float or Double tensors but got {} and {}",
+            first.dtype().name(),
+            second.dtype().name()
+        ))
     })?;
     ensure(first.dtype() == second.dtype(), || {
-        Error::runtime(format!("Expected object of scalar type {} but got scalar type {} for second argument", first.dtype().name(), second.dtype().name()))
+        Error::runtime(format!(
+            "Expected object of scalar type {} but got scalar type {} for second argument",
+            first.dtype().name(),
+            second.dtype().name()
+        ))
     })?;
     let values = broadcast_all(f, &[&first.value, &second.value], first.dtype())?;
     Ok([values[0].clone(), values[1].clone()])
@@ -49,7 +57,11 @@ fn angle(f: &mut Func, call: &Call) -> Result<Outputs> {
         let (real, imaginary) = (f.real(x)?, f.imag(x)?);
         return Ok(f.binary(Binary::Atan2, &imaginary, &real)?.into());
     }
-    let dtype = if x.dtype().is_float() { x.dtype() } else { call.default_dtype };
+    let dtype = if x.dtype().is_float() {
+        x.dtype()
+    } else {
+        call.default_dtype
+    };
     let value = f.convert(x, dtype)?;
     let negative = sign_bit(f, &value)?;
     let negative = {

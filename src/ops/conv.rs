@@ -7,10 +7,18 @@ use crate::error::{Error, Result, ensure};
 use crate::stablehlo::{Func, Monoid, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("convolution", convolution).layout(Layout::LikeFirst).precision(),
-    OpDef::new("convolution_overrideable", convolution).layout(Layout::LikeFirst).precision(),
-    OpDef::new("convolution_backward", convolution_backward).layout(Layout::LikeFirst).precision(),
-    OpDef::new("convolution_backward_overrideable", convolution_backward).layout(Layout::LikeFirst).precision(),
+    OpDef::new("convolution", convolution)
+        .layout(Layout::LikeFirst)
+        .precision(),
+    OpDef::new("convolution_overrideable", convolution)
+        .layout(Layout::LikeFirst)
+        .precision(),
+    OpDef::new("convolution_backward", convolution_backward)
+        .layout(Layout::LikeFirst)
+        .precision(),
+    OpDef::new("convolution_backward_overrideable", convolution_backward)
+        .layout(Layout::LikeFirst)
+        .precision(),
 ];
 
 /// The attributes of a call, one number per spatial axis.
@@ -25,7 +33,9 @@ struct Attributes {
 
 impl Attributes {
     fn new(call: &Call, weight: &Value) -> Result<Self> {
-        ensure(weight.rank() >= 3, || Error::runtime("weight should have at least three dimensions"))?;
+        ensure(weight.rank() >= 3, || {
+            Error::runtime("weight should have at least three dimensions")
+        })?;
         let rank = weight.rank() - 2;
         let groups = call.int("groups")?;
         ensure(groups > 0, || Error::runtime("non-positive groups is not supported"))?;
@@ -47,11 +57,20 @@ impl Attributes {
             transposed: call.flag("transposed")?,
             groups,
         };
-        ensure(attributes.padding.iter().all(|&value| value >= 0), || Error::runtime("negative padding is not supported"))?;
-        ensure(attributes.output_padding.iter().all(|&value| value >= 0), || Error::runtime("negative output_padding is not supported"))?;
-        ensure(attributes.stride.iter().all(|&value| value > 0), || Error::runtime("non-positive stride is not supported"))?;
+        ensure(attributes.padding.iter().all(|&value| value >= 0), || {
+            Error::runtime("negative padding is not supported")
+        })?;
+        ensure(attributes.output_padding.iter().all(|&value| value >= 0), || {
+            Error::runtime("negative output_padding is not supported")
+        })?;
+        ensure(attributes.stride.iter().all(|&value| value > 0), || {
+            Error::runtime("non-positive stride is not supported")
+        })?;
         ensure(attributes.dilation.iter().all(|&value| value > 0), || {
-            Error::runtime(format!("dilation should be greater than zero, but got {:?}", attributes.dilation))
+            Error::runtime(format!(
+                "dilation should be greater than zero, but got {:?}",
+                attributes.dilation
+            ))
         })?;
         Ok(attributes)
     }
@@ -78,7 +97,11 @@ impl Attributes {
             ))
         })?;
         let expected = if self.transposed { sizes[0] } else { sizes[1] * groups };
-        let given = if self.transposed { format!("transposed={}", i32::from(self.transposed)) } else { format!("groups={groups}") };
+        let given = if self.transposed {
+            format!("transposed={}", i32::from(self.transposed))
+        } else {
+            format!("groups={groups}")
+        };
         ensure(input.dim(1) == expected, || {
             Error::runtime(format!(
                 "Given {given}, weight of size {sizes:?}, expected input{:?} to have {expected} channels, but got {} channels instead",
@@ -89,7 +112,11 @@ impl Attributes {
         let features = if self.transposed { sizes[1] * groups } else { sizes[0] };
         if let Some(bias) = bias {
             ensure(bias.rank() == 1 && bias.dim(0) == features, || {
-                let given = if self.transposed { "Given transposed=1, weight" } else { "Given weight" };
+                let given = if self.transposed {
+                    "Given transposed=1, weight"
+                } else {
+                    "Given weight"
+                };
                 Error::runtime(format!(
                     "{given} of size {sizes:?}, expected bias to be 1-dimensional with {features} elements, but got bias of size {:?} instead",
                     bias.dims()
@@ -104,7 +131,10 @@ impl Attributes {
         dims.extend(self.output_spatial(&input.dims()[2..], spatial)?);
         let empty = input.dim(0) == 0 || input.dim(1) == 0;
         ensure(empty || input.numel() > 0, || {
-            Error::runtime(format!("Only zero batch or zero channel inputs are supported, but got input shape: {:?}", input.dims()))
+            Error::runtime(format!(
+                "Only zero batch or zero channel inputs are supported, but got input shape: {:?}",
+                input.dims()
+            ))
         })?;
         if input.dim(1) == 0 {
             dims[1] = 0;
@@ -114,7 +144,11 @@ impl Attributes {
 
     fn output_spatial(&self, input: &[i64], kernel: &[i64]) -> Result<Vec<i64>> {
         let joined = |values: &[i64]| values.iter().map(i64::to_string).collect::<Vec<_>>().join(" x ");
-        let reach: Vec<i64> = kernel.iter().zip(&self.dilation).map(|(size, dilation)| (size - 1) * dilation + 1).collect();
+        let reach: Vec<i64> = kernel
+            .iter()
+            .zip(&self.dilation)
+            .map(|(size, dilation)| (size - 1) * dilation + 1)
+            .collect();
         let axes = 0..input.len();
         if !self.transposed {
             let padded: Vec<i64> = axes.clone().map(|axis| input[axis] + 2 * self.padding[axis]).collect();
@@ -125,9 +159,13 @@ impl Attributes {
                     joined(&reach)
                 ))
             })?;
-            return Ok(axes.map(|axis| (padded[axis] - reach[axis]) / self.stride[axis] + 1).collect());
+            return Ok(axes
+                .map(|axis| (padded[axis] - reach[axis]) / self.stride[axis] + 1)
+                .collect());
         }
-        let fits = |axis: usize| self.output_padding[axis] < self.stride[axis] || self.output_padding[axis] < self.dilation[axis];
+        let fits = |axis: usize| {
+            self.output_padding[axis] < self.stride[axis] || self.output_padding[axis] < self.dilation[axis]
+        };
         ensure(axes.clone().all(fits), || {
             Error::runtime(format!(
                 "output padding must be smaller than either stride or dilation, but got output_padding: {:?} stride: {:?} dilation: {:?}",
@@ -135,7 +173,9 @@ impl Attributes {
             ))
         })?;
         let output: Vec<i64> = axes
-            .map(|axis| (input[axis] - 1) * self.stride[axis] - 2 * self.padding[axis] + reach[axis] + self.output_padding[axis])
+            .map(|axis| {
+                (input[axis] - 1) * self.stride[axis] - 2 * self.padding[axis] + reach[axis] + self.output_padding[axis]
+            })
             .collect();
         ensure(output.iter().all(|&size| size > 0), || {
             Error::runtime(format!(
@@ -149,7 +189,11 @@ impl Attributes {
 
     /// The geometry of the convolution that goes from `large` to `small`: for a transposed one, from its result to its input.
     fn geometry(&self, input: &[i64], output: &[i64], kernel: &[i64]) -> Geometry {
-        let (large, small) = if self.transposed { (output, input) } else { (input, output) };
+        let (large, small) = if self.transposed {
+            (output, input)
+        } else {
+            (input, output)
+        };
         Geometry {
             input: large.to_vec(),
             kernel: kernel.to_vec(),
@@ -165,14 +209,20 @@ impl Attributes {
 fn same_dtype(values: &[&Value]) -> Result<()> {
     values.windows(2).try_for_each(|pair| {
         ensure(pair[0].dtype() == pair[1].dtype(), || {
-            Error::runtime(format!("Input type ({}) and weight type ({}) should be the same", pair[0].dtype(), pair[1].dtype()))
+            Error::runtime(format!(
+                "Input type ({}) and weight type ({}) should be the same",
+                pair[0].dtype(),
+                pair[1].dtype()
+            ))
         })
     })
 }
 
 fn checked_dtypes(values: &[&Value]) -> Result<()> {
     same_dtype(values)?;
-    ensure(values.iter().all(|value| !value.dtype().is_bool()), || super::common::not_implemented_for("slow_conv2d_cpu", values[0].dtype()))
+    ensure(values.iter().all(|value| !value.dtype().is_bool()), || {
+        super::common::not_implemented_for("slow_conv2d_cpu", values[0].dtype())
+    })
 }
 
 /// `input [N, C, …]`, `weight [O, C/groups, …]` (transposed: `[C, O/groups, …]`), `bias [O]` → `[N, O, …]`
@@ -198,7 +248,11 @@ fn convolution(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 /// Gradients of input, weight and bias as `output_mask` asks.
 fn convolution_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let (gradient, input, weight) = (call.tensor("grad_output")?, call.tensor("input")?, call.tensor("weight")?);
+    let (gradient, input, weight) = (
+        call.tensor("grad_output")?,
+        call.tensor("input")?,
+        call.tensor("weight")?,
+    );
     let attributes = Attributes::new(call, weight)?;
     let dims = attributes.output_dims(input, weight, None)?;
     let mask = call.ints("output_mask")?;
@@ -206,7 +260,11 @@ fn convolution_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     checked_dtypes(&[gradient, input, weight])?;
     let dtype = gradient.dtype();
     if input.numel() == 0 {
-        let features = if attributes.transposed { weight.dim(1) * attributes.groups } else { weight.dim(0) };
+        let features = if attributes.transposed {
+            weight.dim(1) * attributes.groups
+        } else {
+            weight.dim(0)
+        };
         let mut zeros = |wanted: bool, dims: &[i64]| wanted.then(|| f.constant(dtype, dims, 0i64));
         return Ok(Outputs(vec![
             zeros(wanted(0), input.dims()),
@@ -225,7 +283,11 @@ fn convolution_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
         None
     };
     let weight_gradient = if wanted(1) {
-        let (small, large) = if attributes.transposed { (input, gradient) } else { (gradient, input) };
+        let (small, large) = if attributes.transposed {
+            (input, gradient)
+        } else {
+            (gradient, input)
+        };
         let value = kernel_gradient(f, small, large, &geometry, out)?;
         Some(f.convert(&value, dtype)?)
     } else {

@@ -56,11 +56,16 @@ impl Geometry {
     }
 
     fn forward_padding(&self) -> Vec<(i64, i64)> {
-        (0..self.rank()).map(|axis| (self.padding[axis], self.high(axis))).collect()
+        (0..self.rank())
+            .map(|axis| (self.padding[axis], self.high(axis)))
+            .collect()
     }
 
     fn ungrouped(&self) -> Self {
-        Self { groups: 1, ..self.clone() }
+        Self {
+            groups: 1,
+            ..self.clone()
+        }
     }
 
     /// Without the first spatial axis.
@@ -191,7 +196,9 @@ pub fn spread(f: &mut Func, g: &Value, w: &Value, geometry: &Geometry, out: DTyp
             let w = f.transpose(&w, &[1, 0])?;
             let mixed = mix_channels(f, &w, g, out)?;
             let extent = |axis: usize| (geometry.output[axis] - 1) * geometry.stride[axis] + 1;
-            let high: Vec<i64> = (0..geometry.rank()).map(|axis| geometry.input[axis] - extent(axis)).collect();
+            let high: Vec<i64> = (0..geometry.rank())
+                .map(|axis| geometry.input[axis] - extent(axis))
+                .collect();
             let interior: Vec<i64> = geometry.stride.iter().map(|stride| stride - 1).collect();
             spatial::pad_zero(f, &mixed, &vec![0; geometry.rank()], &high, &interior)
         }
@@ -209,8 +216,15 @@ pub fn spread(f: &mut Func, g: &Value, w: &Value, geometry: &Geometry, out: DTyp
         Form::Fold => fold_spread(f, g, w, geometry, out),
         Form::Plain | Form::Taps => {
             // An explicit reversal: with `window_reversal` XLA:CPU leaves its fast path.
-            let reversed: Vec<usize> = (0..geometry.rank()).filter(|&axis| geometry.kernel[axis] > 1).map(|axis| axis + 2).collect();
-            let w = if reversed.is_empty() { w.clone() } else { f.reverse(w, &reversed)? };
+            let reversed: Vec<usize> = (0..geometry.rank())
+                .filter(|&axis| geometry.kernel[axis] > 1)
+                .map(|axis| axis + 2)
+                .collect();
+            let w = if reversed.is_empty() {
+                w.clone()
+            } else {
+                f.reverse(w, &reversed)?
+            };
             let (w, kernel_input_feature) = if geometry.groups == 1 {
                 (w, 0)
             } else {
@@ -251,11 +265,20 @@ pub fn kernel_gradient(f: &mut Func, g: &Value, x: &Value, geometry: &Geometry, 
             let g = f.reshape(g, &[batch, g.dim(1), places])?;
             // Large images: a product each, then their sum; small ones: one product over both axes.
             let product = if places >= 256 {
-                let dims = DotDims { left_batch: vec![0], right_batch: vec![0], left_contract: vec![2], right_contract: vec![2] };
+                let dims = DotDims {
+                    left_batch: vec![0],
+                    right_batch: vec![0],
+                    left_contract: vec![2],
+                    right_contract: vec![2],
+                };
                 let each = f.dot_general(&g, &x, &dims, out)?;
                 f.reduce(&each, Monoid::Add, &[0])?
             } else {
-                let dims = DotDims { left_contract: vec![0, 2], right_contract: vec![0, 2], ..DotDims::default() };
+                let dims = DotDims {
+                    left_contract: vec![0, 2],
+                    right_contract: vec![0, 2],
+                    ..DotDims::default()
+                };
                 f.dot_general(&g, &x, &dims, out)?
             };
             with_kernel_axes(f, &product, &geometry.kernel)
@@ -263,7 +286,11 @@ pub fn kernel_gradient(f: &mut Func, g: &Value, x: &Value, geometry: &Geometry, 
         Form::Taps => {
             let x = spatial::pad_zero(f, x, &geometry.padding, &highs(geometry), &vec![0; rank])?;
             let contract: Vec<usize> = std::iter::once(0).chain(2..2 + rank).collect();
-            let dims = DotDims { left_contract: contract.clone(), right_contract: contract, ..DotDims::default() };
+            let dims = DotDims {
+                left_contract: contract.clone(),
+                right_contract: contract,
+                ..DotDims::default()
+            };
             let products = geometry
                 .tap_positions()
                 .iter()
@@ -324,7 +351,10 @@ fn highs(geometry: &Geometry) -> Vec<i64> {
 
 /// Where the kernel position `tap` of the first window stands in the padded input.
 fn starts(geometry: &Geometry, tap: &[i64]) -> Vec<i64> {
-    tap.iter().zip(&geometry.dilation).map(|(position, dilation)| position * dilation).collect()
+    tap.iter()
+        .zip(&geometry.dilation)
+        .map(|(position, dilation)| position * dilation)
+        .collect()
 }
 
 /// Group `group` of `groups` equal ones of an axis.
@@ -342,7 +372,11 @@ fn mix_channels(f: &mut Func, w: &Value, x: &Value, out: DType) -> Result<Value>
         let copies = f.broadcast_in_dim(w, &[batch, produced, channels], &[1, 2])?;
         f.matmul(&copies, &flat, out)?
     } else {
-        let dims = DotDims { left_contract: vec![1], right_contract: vec![1], ..DotDims::default() };
+        let dims = DotDims {
+            left_contract: vec![1],
+            right_contract: vec![1],
+            ..DotDims::default()
+        };
         let product = f.dot_general(w, &flat, &dims, out)?;
         f.transpose(&product, &[1, 0, 2])?
     };
@@ -396,7 +430,11 @@ fn tap_weight(f: &mut Func, w: &Value, tap: &[i64], groups: i64, dims: &[i64]) -
 }
 
 /// Adds up `term(tap)` over the kernel's positions.
-fn sum_taps(f: &mut Func, geometry: &Geometry, mut term: impl FnMut(&mut Func, &[i64]) -> Result<Value>) -> Result<Option<Value>> {
+fn sum_taps(
+    f: &mut Func,
+    geometry: &Geometry,
+    mut term: impl FnMut(&mut Func, &[i64]) -> Result<Value>,
+) -> Result<Option<Value>> {
     let mut total: Option<Value> = None;
     for tap in geometry.tap_positions() {
         let value = term(f, &tap)?;
@@ -440,7 +478,11 @@ fn depthwise_spread(f: &mut Func, g: &Value, w: &Value, geometry: &Geometry, out
         let mut dims = vec![g.dim(0), groups, features];
         dims.extend_from_slice(&geometry.input);
         let shifted = f.reshape(&shifted, &dims)?;
-        let mirrored: Vec<i64> = tap.iter().zip(&geometry.kernel).map(|(position, size)| size - 1 - position).collect();
+        let mirrored: Vec<i64> = tap
+            .iter()
+            .zip(&geometry.kernel)
+            .map(|(position, size)| size - 1 - position)
+            .collect();
         let weight = tap_weight(f, &w, &mirrored, groups, &dims)?;
         f.mul(&shifted, &weight)
     })?;
@@ -491,7 +533,10 @@ fn fold_input(f: &mut Func, x: &Value, geometry: &Geometry) -> Result<Value> {
         .collect::<Result<Vec<_>>>()?;
     let stacked = spatial::stack(f, &slices, 2)?;
     let ordered = f.transpose(&stacked, &[0, 3, 1, 2, 4, 5])?;
-    f.reshape(&ordered, &[x.dim(0) * output, x.dim(1) * geometry.kernel[0], x.dim(3), x.dim(4)])
+    f.reshape(
+        &ordered,
+        &[x.dim(0) * output, x.dim(1) * geometry.kernel[0], x.dim(3), x.dim(4)],
+    )
 }
 
 /// `[O, C, D, H, W] → [O, C·D, H, W]`
@@ -528,8 +573,13 @@ fn fold_spread(f: &mut Func, g: &Value, w: &Value, geometry: &Geometry, out: DTy
         let one = f.slice_axis(&split, 3, depth, depth + 1)?;
         let one = f.squeeze(&one, &[3])?;
         let low = depth * dilation - geometry.padding[0];
-        let placed =
-            f.pad(&one, &zero, &[0, low, 0, 0, 0], &[0, geometry.input[0] - extent - low, 0, 0, 0], &[0, stride - 1, 0, 0, 0])?;
+        let placed = f.pad(
+            &one,
+            &zero,
+            &[0, low, 0, 0, 0],
+            &[0, geometry.input[0] - extent - low, 0, 0, 0],
+            &[0, stride - 1, 0, 0, 0],
+        )?;
         total = Some(match total {
             None => placed,
             Some(before) => f.add(&before, &placed)?,

@@ -7,15 +7,20 @@ use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
 use crate::stablehlo::{Comparison, DotDims, Func, Monoid, ScatterDims, Value};
 
-pub(super) const OPS: &[OpDef] =
-    &[OpDef::new("embedding", embedding), OpDef::new("embedding_dense_backward", embedding_dense_backward).precision()];
+pub(super) const OPS: &[OpDef] = &[
+    OpDef::new("embedding", embedding),
+    OpDef::new("embedding_dense_backward", embedding_dense_backward).precision(),
+];
 
 /// `weight [V, D]`, `indices […]` → `[…, D]`
 fn embedding(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (weight, indices) = (call.tensor("weight")?, call.tensor("indices")?);
     ensure(weight.rank() == 2, || Error::runtime("'weight' must be 2-D"))?;
     ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || {
-        Error::runtime(format!("Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {}", indices.dtype().name()))
+        Error::runtime(format!(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got {}",
+            indices.dtype().name()
+        ))
     })?;
     let index = normalized(f, call, indices, weight.dim(0), false)?;
     Ok(f.take(weight, &index, 0)?.into())
@@ -43,8 +48,14 @@ fn embedding_dense_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
         update = f.select(&spread, &update, &zero)?;
     }
     let one_hot = rows * count <= ONE_HOT_LIMIT;
-    let hot = if one_hot || call.flag("scale_grad_by_freq")? { Some(one_hot_matrix(f, &index, rows, wide)?) } else { None };
-    if call.flag("scale_grad_by_freq")? && let Some(hot) = &hot {
+    let hot = if one_hot || call.flag("scale_grad_by_freq")? {
+        Some(one_hot_matrix(f, &index, rows, wide)?)
+    } else {
+        None
+    };
+    if call.flag("scale_grad_by_freq")?
+        && let Some(hot) = &hot
+    {
         // Each token's gradient is divided by how often its row is named.
         let frequency = f.reduce(hot, Monoid::Add, &[0])?;
         let frequency = f.broadcast_in_dim(&frequency, &[count, rows], &[1])?;
@@ -55,7 +66,11 @@ fn embedding_dense_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     }
     let result = match hot {
         Some(hot) if one_hot => {
-            let dims = DotDims { left_contract: vec![0], right_contract: vec![0], ..DotDims::default() };
+            let dims = DotDims {
+                left_contract: vec![0],
+                right_contract: vec![0],
+                ..DotDims::default()
+            };
             f.dot_general(&hot, &update, &dims, wide)?
         }
         _ => {

@@ -31,8 +31,12 @@ fn range(f: &mut Func, call: &Call, inclusive: bool) -> Result<Outputs> {
     let (end, step) = (call.scalar("end")?, call.scalar_opt("step")?.unwrap_or(Literal::Int(1)));
     let (from, to, by) = (float_of(start), float_of(end), float_of(step));
     ensure(by != 0.0, || Error::runtime("step must be nonzero"))?;
-    ensure(from.is_finite() && to.is_finite(), || Error::runtime(format!("unsupported range: {from} -> {to}")))?;
-    ensure(by > 0.0 && to >= from || by < 0.0 && to <= from, || Error::runtime("upper bound and lower bound inconsistent with step sign"))?;
+    ensure(from.is_finite() && to.is_finite(), || {
+        Error::runtime(format!("unsupported range: {from} -> {to}"))
+    })?;
+    ensure(by > 0.0 && to >= from || by < 0.0 && to <= from, || {
+        Error::runtime("upper bound and lower bound inconsistent with step sign")
+    })?;
     let count = match (start, end, step) {
         // Exact beyond 2^53.
         (Literal::Int(start), Literal::Int(end), Literal::Int(step)) if !inclusive => {
@@ -91,9 +95,16 @@ fn eye(f: &mut Func, call: &Call) -> Result<Outputs> {
     let dtype = call.tensor("out")?.dtype();
     let rows = call.int("n")?;
     let columns = call.int_opt("m")?.unwrap_or(rows);
-    ensure(rows >= 0, || Error::runtime(format!("n must be greater or equal to 0, got {rows}")))?;
-    ensure(columns >= 0, || Error::runtime(format!("m must be greater or equal to 0, got {columns}")))?;
-    let (row, column) = (f.iota(DType::I32, &[rows, columns], 0)?, f.iota(DType::I32, &[rows, columns], 1)?);
+    ensure(rows >= 0, || {
+        Error::runtime(format!("n must be greater or equal to 0, got {rows}"))
+    })?;
+    ensure(columns >= 0, || {
+        Error::runtime(format!("m must be greater or equal to 0, got {columns}"))
+    })?;
+    let (row, column) = (
+        f.iota(DType::I32, &[rows, columns], 0)?,
+        f.iota(DType::I32, &[rows, columns], 1)?,
+    );
     let diagonal = f.compare(Comparison::Eq, &row, &column)?;
     Ok(f.convert(&diagonal, dtype)?.into())
 }
@@ -102,9 +113,13 @@ fn eye(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn randperm(f: &mut Func, call: &Call) -> Result<Outputs> {
     let dtype = call.tensor("out")?.dtype();
     let count = call.int("n")?;
-    ensure(count >= 0, || Error::runtime(format!("n must be non-negative, got {count}")))?;
+    ensure(count >= 0, || {
+        Error::runtime(format!("n must be non-negative, got {count}"))
+    })?;
     let keys = call.random_bits(f, DType::U64, &[count])?;
     let positions = f.iota(DType::I64, &[count], 0)?;
-    let sorted = f.sort(&[keys, positions], 0, true, |f, left, right| f.compare(Comparison::Lt, &left[0], &right[0]))?;
+    let sorted = f.sort(&[keys, positions], 0, true, |f, left, right| {
+        f.compare(Comparison::Lt, &left[0], &right[0])
+    })?;
     Ok(f.convert(&sorted[1], dtype)?.into())
 }

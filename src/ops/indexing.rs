@@ -27,10 +27,20 @@ pub(super) const OPS: &[OpDef] = &[
 /// Indices as the program uses them: negative ones wrapped (when `wrap`), int32 where `size` allows, checked in debug mode.
 pub(super) fn normalized(f: &mut Func, call: &Call, indices: &Value, size: i64, wrap: bool) -> Result<Value> {
     ensure(indices.dtype().is_integer(), || {
-        Error::index(format!("tensors used as indices must be long, int, byte or bool tensors, got {}", indices.dtype().name()))
+        Error::index(format!(
+            "tensors used as indices must be long, int, byte or bool tensors, got {}",
+            indices.dtype().name()
+        ))
     })?;
     call.check_indices(f, indices, if wrap { -size } else { 0 }, size)?;
-    let narrow = f.convert(indices, if size <= i32::MAX.into() { DType::I32 } else { DType::I64 })?;
+    let narrow = f.convert(
+        indices,
+        if size <= i32::MAX.into() {
+            DType::I32
+        } else {
+            DType::I64
+        },
+    )?;
     if !wrap || indices.dtype().is_unsigned() {
         return Ok(narrow);
     }
@@ -43,8 +53,12 @@ pub(super) fn normalized(f: &mut Func, call: &Call, indices: &Value, size: i64, 
 fn index_select(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis("dim", x.rank())?;
-    ensure(indices.rank() <= 1, || Error::index("index_select(): Index is supposed to be a vector"))?;
-    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || Error::runtime("index_select(): Expected dtype int32 or int64 for index"))?;
+    ensure(indices.rank() <= 1, || {
+        Error::index("index_select(): Index is supposed to be a vector")
+    })?;
+    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || {
+        Error::runtime("index_select(): Expected dtype int32 or int64 for index")
+    })?;
     if x.rank() == 0 {
         return Ok(x.value.clone().into());
     }
@@ -58,7 +72,11 @@ pub(super) fn full_vectors(f: &mut Func, index: &Value, axis: usize) -> Result<V
     let dims = Dims::from_slice(index.dims());
     let parts: Vec<Value> = (0..dims.len())
         .map(|other| {
-            let part = if other == axis { index.clone() } else { f.iota(index.dtype(), &dims, other)? };
+            let part = if other == axis {
+                index.clone()
+            } else {
+                f.iota(index.dtype(), &dims, other)?
+            };
             f.unsqueeze(&part, &[dims.len()])
         })
         .collect::<Result<_>>()?;
@@ -85,7 +103,9 @@ pub(super) fn check_index_dims(x: &Value, index: &Value, axis: usize, what: &str
 fn gather(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis("dim", x.rank())?;
-    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || Error::runtime("gather(): Expected dtype int64 for index"))?;
+    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || {
+        Error::runtime("gather(): Expected dtype int64 for index")
+    })?;
     if indices.numel() == 0 {
         return Ok(f.constant(x.dtype(), indices.dims(), 0i64).into());
     }
@@ -94,7 +114,11 @@ fn gather(f: &mut Func, call: &Call) -> Result<Outputs> {
         return Ok(f.broadcast_to(x, indices.dims())?.into());
     }
     let index = normalized(f, call, indices, x.dim(axis), false)?;
-    let index = if index.rank() == 0 { f.reshape(&index, &[1])? } else { index };
+    let index = if index.rank() == 0 {
+        f.reshape(&index, &[1])?
+    } else {
+        index
+    };
     let vectors = full_vectors(f, &index, axis)?;
     let rank = x.rank();
     let dims = GatherDims {
@@ -121,36 +145,59 @@ pub(super) struct Advanced {
 
 pub(super) fn advanced(f: &mut Func, call: &Call, x: &Value, indices: &[Option<Operand>]) -> Result<Advanced> {
     ensure(indices.len() <= x.rank(), || {
-        Error::index(format!("too many indices for tensor of dimension {} (got {})", x.rank(), indices.len()))
+        Error::index(format!(
+            "too many indices for tensor of dimension {} (got {})",
+            x.rank(),
+            indices.len()
+        ))
     })?;
     let axes: Vec<usize> = (0..indices.len()).filter(|&axis| indices[axis].is_some()).collect();
-    let given: Vec<(usize, &Operand)> = axes.iter().filter_map(|&axis| indices[axis].as_ref().map(|index| (axis, index))).collect();
+    let given: Vec<(usize, &Operand)> = axes
+        .iter()
+        .filter_map(|&axis| indices[axis].as_ref().map(|index| (axis, index)))
+        .collect();
     let mut dims = Dims::new();
     for (_, index) in &given {
         dims = shape::broadcast(&dims, index.dims()).map_err(|_| {
             let shapes: Vec<String> = given.iter().map(|(_, index)| format!("{:?}", index.dims())).collect();
-            Error::index(format!("shape mismatch: indexing tensors could not be broadcast together with shapes {}", shapes.join(", ")))
+            Error::index(format!(
+                "shape mismatch: indexing tensors could not be broadcast together with shapes {}",
+                shapes.join(", ")
+            ))
         })?;
     }
     let count = shape::numel(&dims);
     let wide = axes.iter().any(|&axis| x.dim(axis) > i32::MAX.into());
     let mut parts = Vec::new();
     for (axis, index) in &given {
-        ensure(count == 0 || x.dim(*axis) > 0, || Error::index(format!("index is out of bounds for dimension with size 0 (axis {axis})")))?;
+        ensure(count == 0 || x.dim(*axis) > 0, || {
+            Error::index(format!(
+                "index is out of bounds for dimension with size 0 (axis {axis})"
+            ))
+        })?;
         let normal = normalized(f, call, index, x.dim(*axis), true)?;
         let normal = f.convert(&normal, if wide { DType::I64 } else { DType::I32 })?;
         let normal = f.broadcast_to(&normal, &dims)?;
         parts.push(f.unsqueeze(&normal, &[dims.len()])?);
     }
-    ensure(!parts.is_empty(), || Error::index("at least one index tensor is needed"))?;
+    ensure(!parts.is_empty(), || {
+        Error::index("at least one index tensor is needed")
+    })?;
     let adjacent = axes.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    Ok(Advanced { vectors: f.concatenate(&parts, dims.len())?, position: if adjacent { axes[0] } else { 0 }, axes, dims })
+    Ok(Advanced {
+        vectors: f.concatenate(&parts, dims.len())?,
+        position: if adjacent { axes[0] } else { 0 },
+        axes,
+        dims,
+    })
 }
 
 /// Result axes that hold `self`'s other axes, when the indices' `count` axes stand at `position`.
 fn window_axes(rank: usize, indexed: usize, position: usize, count: usize) -> Vec<usize> {
     let rest = rank - indexed;
-    (0..position.min(rest)).chain((position.min(rest)..rest).map(|axis| axis + count)).collect()
+    (0..position.min(rest))
+        .chain((position.min(rest)..rest).map(|axis| axis + count))
+        .collect()
 }
 
 fn index(f: &mut Func, call: &Call) -> Result<Outputs> {
@@ -160,7 +207,15 @@ fn index(f: &mut Func, call: &Call) -> Result<Outputs> {
         return Ok(x.value.clone().into());
     }
     let advanced = advanced(f, call, x, indices)?;
-    let slice_sizes: Vec<i64> = (0..x.rank()).map(|axis| if advanced.axes.contains(&axis) { 1.min(x.dim(axis)) } else { x.dim(axis) }).collect();
+    let slice_sizes: Vec<i64> = (0..x.rank())
+        .map(|axis| {
+            if advanced.axes.contains(&axis) {
+                1.min(x.dim(axis))
+            } else {
+                x.dim(axis)
+            }
+        })
+        .collect();
     let dims = GatherDims {
         offset_dims: window_axes(x.rank(), advanced.axes.len(), advanced.position, advanced.dims.len()),
         collapsed_slice_dims: advanced.axes.clone(),
@@ -176,17 +231,27 @@ fn index_put(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, values) = (call.tensor("self")?, call.tensor("values")?);
     let accumulate = call.flag("accumulate")?;
     let indices = call.tensors_opt("indices")?;
-    ensure(x.dtype() == values.dtype() || values.category == crate::promote::Category::Number, || {
-        Error::runtime(format!(
-            "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
-            x.dtype().name(),
-            values.dtype().name()
-        ))
-    })?;
+    ensure(
+        x.dtype() == values.dtype() || values.category == crate::promote::Category::Number,
+        || {
+            Error::runtime(format!(
+                "Index put requires the source and destination dtypes match, got {} for the destination and {} for the source.",
+                x.dtype().name(),
+                values.dtype().name()
+            ))
+        },
+    )?;
     let values = f.convert(values, x.dtype())?;
-    if let Some((axis, mask)) = indices.iter().enumerate().find_map(|(axis, index)| index.as_ref().filter(|index| index.dtype().is_bool()).map(|index| (axis, index))) {
+    if let Some((axis, mask)) = indices.iter().enumerate().find_map(|(axis, index)| {
+        index
+            .as_ref()
+            .filter(|index| index.dtype().is_bool())
+            .map(|index| (axis, index))
+    }) {
         // The shim leaves a mask only where one value goes everywhere.
-        ensure(values.numel() == 1 && !accumulate, || Error::runtime("a bool mask with several values must be expanded; please report this as a bug"))?;
+        ensure(values.numel() == 1 && !accumulate, || {
+            Error::runtime("a bool mask with several values must be expanded; please report this as a bug")
+        })?;
         let value = f.reshape(&values, &[])?;
         let value = f.broadcast_to(&value, x.dims())?;
         let axes: Vec<usize> = (axis..axis + mask.rank()).collect();
@@ -199,11 +264,22 @@ fn index_put(f: &mut Func, call: &Call) -> Result<Outputs> {
     }
     let advanced = advanced(f, call, x, indices)?;
     let windows = window_axes(x.rank(), advanced.axes.len(), advanced.position, advanced.dims.len());
-    let rest: Vec<i64> = (0..x.rank()).filter(|axis| !advanced.axes.contains(axis)).map(|axis| x.dim(axis)).collect();
+    let rest: Vec<i64> = (0..x.rank())
+        .filter(|axis| !advanced.axes.contains(axis))
+        .map(|axis| x.dim(axis))
+        .collect();
     let (mut rest, mut batch) = (rest.iter(), advanced.dims.iter());
     let rank = windows.len() + advanced.dims.len();
-    let update_dims: Vec<i64> =
-        (0..rank).filter_map(|axis| if windows.contains(&axis) { rest.next() } else { batch.next() }.copied()).collect();
+    let update_dims: Vec<i64> = (0..rank)
+        .filter_map(|axis| {
+            if windows.contains(&axis) {
+                rest.next()
+            } else {
+                batch.next()
+            }
+            .copied()
+        })
+        .collect();
     // Leading axes of size 1 beyond the result's rank are dropped, as PyTorch's expand would.
     let surplus = values.rank().saturating_sub(rank);
     let values = if surplus > 0 && values.dims()[..surplus].iter().all(|&size| size == 1) {
@@ -212,12 +288,15 @@ fn index_put(f: &mut Func, call: &Call) -> Result<Outputs> {
     } else {
         values
     };
-    ensure(shape::broadcast(values.dims(), &update_dims).is_ok_and(|dims| dims.as_slice() == update_dims), || {
-        Error::runtime(format!(
-            "shape mismatch: value tensor of shape {:?} cannot be broadcast to indexing result of shape {update_dims:?}",
-            values.dims()
-        ))
-    })?;
+    ensure(
+        shape::broadcast(values.dims(), &update_dims).is_ok_and(|dims| dims.as_slice() == update_dims),
+        || {
+            Error::runtime(format!(
+                "shape mismatch: value tensor of shape {:?} cannot be broadcast to indexing result of shape {update_dims:?}",
+                values.dims()
+            ))
+        },
+    )?;
     let update = f.broadcast_to(&values, &update_dims)?;
     let dims = ScatterDims {
         update_window_dims: windows,
@@ -226,7 +305,15 @@ fn index_put(f: &mut Func, call: &Call) -> Result<Outputs> {
         index_vector_dim: advanced.dims.len(),
         ..ScatterDims::default()
     };
-    Ok(scatter_into(f, x, &advanced.vectors, &update, &dims, accumulate.then_some(Monoid::Add))?.into())
+    Ok(scatter_into(
+        f,
+        x,
+        &advanced.vectors,
+        &update,
+        &dims,
+        accumulate.then_some(Monoid::Add),
+    )?
+    .into())
 }
 
 /// Scatter that replaces (`None`) or combines; sums of the 16-bit floats are taken in float32.
@@ -267,7 +354,11 @@ pub(super) fn scatter_into(
 /// Running count of a flat mask, inclusive, as int32 or int64.
 pub(super) fn running_count(f: &mut Func, mask: &Value) -> Result<Value> {
     let size = mask.numel();
-    let dtype = if size <= i32::MAX.into() { DType::I32 } else { DType::I64 };
+    let dtype = if size <= i32::MAX.into() {
+        DType::I32
+    } else {
+        DType::I64
+    };
     let mut count = f.convert(mask, dtype)?;
     let zero = f.constant(dtype, &[], 0i64);
     let mut shift = 1;
@@ -308,7 +399,9 @@ fn compact(f: &mut Func, values: &Value, target: &Value) -> Result<Value> {
 
 fn masked_select(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, mask) = (call.tensor("self")?, call.tensor("mask")?);
-    ensure(mask.dtype().is_bool(), || Error::runtime("masked_select: expected BoolTensor for mask"))?;
+    ensure(mask.dtype().is_bool(), || {
+        Error::runtime("masked_select: expected BoolTensor for mask")
+    })?;
     let (x, mask) = f.broadcast_pair(x, mask)?;
     let size = x.numel();
     let (x, mask) = (f.reshape(&x, &[size])?, f.reshape(&mask, &[size])?);
@@ -352,7 +445,9 @@ fn nonzero(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn take(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let size = x.numel();
-    ensure(size > 0 || indices.numel() == 0, || Error::index("take(): tried to take from an empty tensor"))?;
+    ensure(size > 0 || indices.numel() == 0, || {
+        Error::index("take(): tried to take from an empty tensor")
+    })?;
     let flat = f.reshape(x, &[size])?;
     let normal = normalized(f, call, indices, size, true)?;
     Ok(f.take(&flat, &normal, 0)?.into())
@@ -379,6 +474,13 @@ fn put(f: &mut Func, call: &Call) -> Result<Outputs> {
         index_vector_dim: 1,
         ..ScatterDims::default()
     };
-    let result = scatter_into(f, &flat, &vectors, &source, &dims, call.flag("accumulate")?.then_some(Monoid::Add))?;
+    let result = scatter_into(
+        f,
+        &flat,
+        &vectors,
+        &source,
+        &dims,
+        call.flag("accumulate")?.then_some(Monoid::Add),
+    )?;
     Ok(f.reshape(&result, x.dims())?.into())
 }

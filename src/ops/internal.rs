@@ -8,7 +8,6 @@ use crate::stablehlo::Func;
 pub(super) const OPS: &[OpDef] = &[OpDef::new("_torch_tpu_dense", dense)];
 
 /// Schemas that are registered beside PyTorch's.
-#[cfg(feature = "torch")]
 pub const SCHEMAS: &[&str] = &["aten::_torch_tpu_dense(Tensor self) -> Tensor"];
 
 /// `self`'s elements in a contiguous buffer of their own: what a host read of a view needs.

@@ -31,17 +31,29 @@ fn promoted(f: &mut Func, call: &Call, tensors: &[&Operand]) -> Result<Vec<Value
 /// Empty 1-d tensors are passed over, as PyTorch does for old programs.
 fn cat(f: &mut Func, call: &Call) -> Result<Outputs> {
     let tensors = call.tensors("tensors")?;
-    ensure(!tensors.is_empty(), || Error::value("torch.cat(): expected a non-empty list of Tensors"))?;
+    ensure(!tensors.is_empty(), || {
+        Error::value("torch.cat(): expected a non-empty list of Tensors")
+    })?;
     for (position, tensor) in tensors.iter().enumerate() {
-        ensure(tensor.rank() > 0, || Error::runtime(format!("zero-dimensional tensor (at position {position}) cannot be concatenated")))?;
+        ensure(tensor.rank() > 0, || {
+            Error::runtime(format!(
+                "zero-dimensional tensor (at position {position}) cannot be concatenated"
+            ))
+        })?;
     }
     let values = promoted(f, call, &tensors)?;
     let kept: Vec<Value> = values.iter().filter(|value| value.dims() != [0]).cloned().collect();
-    let Some(first) = kept.first() else { return Ok(values[0].clone().into()) };
+    let Some(first) = kept.first() else {
+        return Ok(values[0].clone().into());
+    };
     let axis = call.axis("dim", first.rank())?;
     for (position, value) in kept.iter().enumerate() {
         ensure(value.rank() == first.rank(), || {
-            Error::runtime(format!("Tensors must have same number of dimensions: got {} and {}", first.rank(), value.rank()))
+            Error::runtime(format!(
+                "Tensors must have same number of dimensions: got {} and {}",
+                first.rank(),
+                value.rank()
+            ))
         })?;
         for other in (0..first.rank()).filter(|&other| other != axis) {
             ensure(value.dim(other) == first.dim(other), || {
@@ -58,7 +70,9 @@ fn cat(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn stack(f: &mut Func, call: &Call) -> Result<Outputs> {
     let tensors = call.tensors("tensors")?;
-    let first = *tensors.first().ok_or_else(|| Error::runtime("stack expects a non-empty TensorList"))?;
+    let first = *tensors
+        .first()
+        .ok_or_else(|| Error::runtime("stack expects a non-empty TensorList"))?;
     let axis = wrap_axis(call.int("dim")?, first.rank() + 1)?;
     for (position, tensor) in tensors.iter().enumerate() {
         ensure(tensor.dims() == first.dims(), || {
@@ -69,17 +83,28 @@ fn stack(f: &mut Func, call: &Call) -> Result<Outputs> {
             ))
         })?;
     }
-    let values: Vec<Value> =
-        promoted(f, call, &tensors)?.iter().map(|value| f.unsqueeze(value, &[axis])).collect::<Result<_>>()?;
+    let values: Vec<Value> = promoted(f, call, &tensors)?
+        .iter()
+        .map(|value| f.unsqueeze(value, &[axis]))
+        .collect::<Result<_>>()?;
     Ok(f.concatenate(&values, axis)?.into())
 }
 
 /// `pad` lists (low, high) from the last axis on; negative crops.
 fn constant_pad_nd(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, pad) = (call.tensor("self")?, call.ints("pad")?);
-    ensure(pad.len() % 2 == 0, || Error::runtime(format!("Length of pad must be even but instead it equals {}", pad.len())))?;
+    ensure(pad.len() % 2 == 0, || {
+        Error::runtime(format!(
+            "Length of pad must be even but instead it equals {}",
+            pad.len()
+        ))
+    })?;
     ensure(pad.len() / 2 <= x.rank(), || {
-        Error::runtime(format!("Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {} dimensions.", pad.len(), x.rank()))
+        Error::runtime(format!(
+            "Length of pad should be no more than twice the number of dimensions of the input. Pad length is {} while the input has {} dimensions.",
+            pad.len(),
+            x.rank()
+        ))
     })?;
     let (mut low, mut high) = (vec![0; x.rank()], vec![0; x.rank()]);
     for (back, pair) in pad.chunks_exact(2).enumerate() {
@@ -116,13 +141,22 @@ fn roll(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (shifts, dims) = (call.ints("shifts")?, call.ints_opt("dims")?.unwrap_or_default());
     ensure(!shifts.is_empty(), || Error::runtime("`shifts` required"))?;
     if dims.is_empty() {
-        ensure(shifts.len() == 1, || Error::runtime(format!("shifts and dimensions must align. shifts: {}, dims:0", shifts.len())))?;
+        ensure(shifts.len() == 1, || {
+            Error::runtime(format!(
+                "shifts and dimensions must align. shifts: {}, dims:0",
+                shifts.len()
+            ))
+        })?;
         let flat = f.reshape(x, &[x.numel()])?;
         let rolled = roll_axis(f, &flat, 0, shifts[0])?;
         return Ok(f.reshape(&rolled, x.dims())?.into());
     }
     ensure(shifts.len() == dims.len(), || {
-        Error::runtime(format!("shifts and dimensions must align. shifts: {}, dims:{}", shifts.len(), dims.len()))
+        Error::runtime(format!(
+            "shifts and dimensions must align. shifts: {}, dims:{}",
+            shifts.len(),
+            dims.len()
+        ))
     })?;
     let mut result = x.value.clone();
     for (&shift, &axis) in shifts.iter().zip(&dims) {
@@ -140,7 +174,10 @@ fn roll_axis(f: &mut Func, x: &Value, axis: usize, shift: i64) -> Result<Value> 
     if shift == 0 {
         return Ok(x.clone());
     }
-    let (head, tail) = (f.slice_axis(x, axis, 0, size - shift)?, f.slice_axis(x, axis, size - shift, size)?);
+    let (head, tail) = (
+        f.slice_axis(x, axis, 0, size - shift)?,
+        f.slice_axis(x, axis, size - shift, size)?,
+    );
     f.concatenate(&[tail, head], axis)
 }
 
@@ -150,7 +187,9 @@ fn repeat(f: &mut Func, call: &Call) -> Result<Outputs> {
     ensure(repeats.len() >= x.rank(), || {
         Error::runtime("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     })?;
-    ensure(repeats.iter().all(|&count| count >= 0), || Error::runtime(format!("Repeats must be non-negative, got {repeats:?}")))?;
+    ensure(repeats.iter().all(|&count| count >= 0), || {
+        Error::runtime(format!("Repeats must be non-negative, got {repeats:?}"))
+    })?;
     let new = repeats.len() - x.rank();
     let (mut split, mut result, mut axes) = (Vec::new(), Vec::new(), Vec::new());
     for (axis, &count) in repeats.iter().enumerate() {
@@ -169,7 +208,10 @@ fn repeat(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn fill(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, value) = (call.tensor("self")?, call.tensor("value")?);
     ensure(value.rank() == 0, || {
-        Error::runtime(format!("fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.", value.rank()))
+        Error::runtime(format!(
+            "fill_ only supports 0-dimension value tensor but got tensor with {} dimensions.",
+            value.rank()
+        ))
     })?;
     ensure(!value.dtype().is_complex() || x.dtype().is_complex(), || {
         Error::runtime("value cannot be converted to a real type without overflow")
@@ -250,10 +292,19 @@ fn diag_embed(f: &mut Func, call: &Call) -> Result<Outputs> {
     let rank = x.rank() + 1;
     let offset = call.int("offset")?;
     let (first, second) = (call.axis("dim1", rank)?, call.axis("dim2", rank)?);
-    ensure(first != second, || Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}")))?;
+    ensure(first != second, || {
+        Error::runtime(format!("diagonal dimensions cannot be identical {first}, {second}"))
+    })?;
     let size = x.dim(x.rank() - 1) + offset.abs();
     let mut rest = x.dims()[..x.rank() - 1].iter();
-    let sizes: Vec<i64> =
-        (0..rank).map(|axis| if axis == first || axis == second { size } else { rest.next().copied().unwrap_or(1) }).collect();
+    let sizes: Vec<i64> = (0..rank)
+        .map(|axis| {
+            if axis == first || axis == second {
+                size
+            } else {
+                rest.next().copied().unwrap_or(1)
+            }
+        })
+        .collect();
     Ok(on_diagonal(f, x, &sizes, offset, first, second)?.into())
 }

@@ -1,17 +1,25 @@
 //! Losses and their gradients. `reduction`: 0 none, 1 mean, 2 sum.
 
 use super::call::{Call, Operand, Outputs};
-use super::common::{broadcast_all, result_dtype, Promotion};
+use super::common::{Promotion, broadcast_all, result_dtype};
 use super::table::OpDef;
 use crate::dtype::DType;
 use crate::error::{Error, Kind, Result, ensure};
 use crate::stablehlo::{Binary, Comparison, Func, Monoid, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef::new("mse_loss", |f, call| loss(f, call, |f, _, difference| f.mul(difference, difference))),
-    OpDef::new("mse_loss_backward", |f, call| loss_backward(f, call, |f, _, difference| f.binary_const(Binary::Multiply, difference, 2i64))),
+    OpDef::new("mse_loss", |f, call| {
+        loss(f, call, |f, _, difference| f.mul(difference, difference))
+    }),
+    OpDef::new("mse_loss_backward", |f, call| {
+        loss_backward(f, call, |f, _, difference| {
+            f.binary_const(Binary::Multiply, difference, 2i64)
+        })
+    }),
     OpDef::new("smooth_l1_loss", |f, call| loss(f, call, smooth_l1)),
-    OpDef::new("smooth_l1_loss_backward", |f, call| loss_backward(f, call, smooth_l1_slope)),
+    OpDef::new("smooth_l1_loss_backward", |f, call| {
+        loss_backward(f, call, smooth_l1_slope)
+    }),
     OpDef::new("huber_loss", |f, call| loss(f, call, huber)),
     OpDef::new("huber_loss_backward", |f, call| loss_backward(f, call, huber_slope)),
     OpDef::new("soft_margin_loss", soft_margin_loss),
@@ -19,10 +27,10 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("binary_cross_entropy", binary_cross_entropy),
     OpDef::new("binary_cross_entropy_backward", binary_cross_entropy_backward),
     OpDef::new("binary_cross_entropy_with_logits", with_logits),
-    OpDef::new("nll_loss_forward", |f, call| nll_loss(f, call)),
-    OpDef::new("nll_loss_backward", |f, call| nll_loss_backward(f, call)),
-    OpDef::new("nll_loss2d_forward", |f, call| nll_loss(f, call)),
-    OpDef::new("nll_loss2d_backward", |f, call| nll_loss_backward(f, call)),
+    OpDef::new("nll_loss_forward", nll_loss),
+    OpDef::new("nll_loss_backward", nll_loss_backward),
+    OpDef::new("nll_loss2d_forward", nll_loss),
+    OpDef::new("nll_loss2d_backward", nll_loss_backward),
 ];
 
 const NONE: i64 = 0;
@@ -38,7 +46,11 @@ fn reduced(f: &mut Func, elements: &Value, reduction: i64) -> Result<Value> {
         return Ok(elements.clone());
     }
     let sum = f.reduce(elements, Monoid::Add, &all_axes(elements))?;
-    if reduction == MEAN { f.binary_const(Binary::Divide, &sum, elements.numel() as f64) } else { Ok(sum) }
+    if reduction == MEAN {
+        f.binary_const(Binary::Divide, &sum, elements.numel() as f64)
+    } else {
+        Ok(sum)
+    }
 }
 
 type Element = fn(&mut Func, &Call, &Value) -> Result<Value>;
@@ -47,7 +59,9 @@ type Element = fn(&mut Func, &Call, &Value) -> Result<Value>;
 fn loss(f: &mut Func, call: &Call, element: Element) -> Result<Outputs> {
     let operands = [call.tensor("self")?, call.tensor("target")?];
     let dtype = result_dtype(call, &operands, Promotion::Default)?;
-    ensure(dtype.is_inexact(), || Error::not_implemented(format!("this loss is not implemented for {dtype}")))?;
+    ensure(dtype.is_inexact(), || {
+        Error::not_implemented(format!("this loss is not implemented for {dtype}"))
+    })?;
     let x = broadcast_all(f, &[&operands[0].value, &operands[1].value], dtype.opmath())?;
     let difference = f.sub(&x[0], &x[1])?;
     let elements = element(f, call, &difference)?;
@@ -57,9 +71,17 @@ fn loss(f: &mut Func, call: &Call, element: Element) -> Result<Outputs> {
 
 /// `grad_output · slope(self − target)`, divided by the count for a mean.
 fn loss_backward(f: &mut Func, call: &Call, slope: Element) -> Result<Outputs> {
-    let operands = [call.tensor("self")?, call.tensor("target")?, call.tensor("grad_output")?];
+    let operands = [
+        call.tensor("self")?,
+        call.tensor("target")?,
+        call.tensor("grad_output")?,
+    ];
     let dtype = result_dtype(call, &operands, Promotion::Default)?;
-    let x = broadcast_all(f, &[&operands[0].value, &operands[1].value, &operands[2].value], dtype.opmath())?;
+    let x = broadcast_all(
+        f,
+        &[&operands[0].value, &operands[1].value, &operands[2].value],
+        dtype.opmath(),
+    )?;
     let difference = f.sub(&x[0], &x[1])?;
     let slope = slope(f, call, &difference)?;
     let gradient = f.mul(&x[2], &slope)?;
@@ -69,7 +91,11 @@ fn loss_backward(f: &mut Func, call: &Call, slope: Element) -> Result<Outputs> {
 
 /// One element's share of a mean's gradient.
 fn mean_share(f: &mut Func, gradient: &Value, reduction: i64) -> Result<Value> {
-    if reduction == MEAN { f.binary_const(Binary::Divide, gradient, gradient.numel() as f64) } else { Ok(gradient.clone()) }
+    if reduction == MEAN {
+        f.binary_const(Binary::Divide, gradient, gradient.numel() as f64)
+    } else {
+        Ok(gradient.clone())
+    }
 }
 
 /// ½d²/β inside of β, |d| − β/2 outside.
@@ -101,7 +127,9 @@ fn smooth_l1_slope(f: &mut Func, call: &Call, difference: &Value) -> Result<Valu
 /// ½d² inside of δ, δ(|d| − δ/2) outside.
 fn huber(f: &mut Func, call: &Call, difference: &Value) -> Result<Value> {
     let delta = call.float("delta")?;
-    ensure(delta > 0.0, || Error::runtime("huber_loss does not support non-positive values for delta."))?;
+    ensure(delta > 0.0, || {
+        Error::runtime("huber_loss does not support non-positive values for delta.")
+    })?;
     let magnitude = f.unary(Unary::Abs, difference)?;
     let square = f.mul(&magnitude, &magnitude)?;
     let inner = f.binary_const(Binary::Multiply, &square, 0.5f64)?;
@@ -113,7 +141,10 @@ fn huber(f: &mut Func, call: &Call, difference: &Value) -> Result<Value> {
 
 fn huber_slope(f: &mut Func, call: &Call, difference: &Value) -> Result<Value> {
     let delta = call.float("delta")?;
-    let (low, high) = (f.constant(difference.dtype(), &[], -delta), f.constant(difference.dtype(), &[], delta));
+    let (low, high) = (
+        f.constant(difference.dtype(), &[], -delta),
+        f.constant(difference.dtype(), &[], delta),
+    );
     f.clamp(&low, difference, &high)
 }
 
@@ -130,7 +161,11 @@ fn soft_margin_loss(f: &mut Func, call: &Call) -> Result<Outputs> {
 }
 
 fn soft_margin_loss_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
-    let (x, target, gradient) = (call.tensor("self")?, call.tensor("target")?, call.tensor("grad_output")?);
+    let (x, target, gradient) = (
+        call.tensor("self")?,
+        call.tensor("target")?,
+        call.tensor("grad_output")?,
+    );
     let values = broadcast_all(f, &[&x.value, &target.value, &gradient.value], x.dtype().opmath())?;
     let product = f.mul(&values[0], &values[1])?;
     let negative = f.neg(&product)?;
@@ -161,7 +196,10 @@ fn weighted(f: &mut Func, call: &Call, x: &Operand) -> Result<(Value, Value, Opt
 fn binary_cross_entropy(f: &mut Func, call: &Call) -> Result<Outputs> {
     let operand = call.tensor("self")?;
     let (x, target, weight) = weighted(f, call, operand)?;
-    let (low, high) = (f.compare_const(Comparison::Ge, &x, 0i64)?, f.compare_const(Comparison::Le, &x, 1i64)?);
+    let (low, high) = (
+        f.compare_const(Comparison::Ge, &x, 0i64)?,
+        f.compare_const(Comparison::Le, &x, 1i64)?,
+    );
     let inside = f.and(&low, &high)?;
     let ok = f.reduce(&inside, Monoid::And, &all_axes(&inside))?;
     f.check(&ok, Kind::Runtime, "all elements of input should be between 0 and 1")?;
@@ -245,11 +283,22 @@ fn classes(f: &mut Func, call: &Call, x: &Value, wide: DType) -> Result<Classes>
     let target = call.tensor("target")?;
     let axis = usize::from(x.rank() > 1);
     ensure(x.rank() == target.rank() + 1, || {
-        Error::runtime(format!("input {:?} and target {:?} do not match: the target has one axis less", x.dims(), target.dims()))
+        Error::runtime(format!(
+            "input {:?} and target {:?} do not match: the target has one axis less",
+            x.dims(),
+            target.dims()
+        ))
     })?;
-    ensure(crate::shape::without(x.dims(), &[axis]).as_slice() == target.dims(), || {
-        Error::value(format!("Expected input batch_size ({}) to match target batch_size ({}).", x.dim(0), target.dims().first().copied().unwrap_or(1)))
-    })?;
+    ensure(
+        crate::shape::without(x.dims(), &[axis]).as_slice() == target.dims(),
+        || {
+            Error::value(format!(
+                "Expected input batch_size ({}) to match target batch_size ({}).",
+                x.dim(0),
+                target.dims().first().copied().unwrap_or(1)
+            ))
+        },
+    )?;
     let count = x.dim(axis);
     let ignore = call.int("ignore_index")?;
     let target = f.convert(target, DType::I64)?;
@@ -272,7 +321,10 @@ fn classes(f: &mut Func, call: &Call, x: &Value, wide: DType) -> Result<Classes>
         None => one,
         Some(weight) => {
             ensure(weight.dims() == [count], || {
-                Error::runtime(format!("weight tensor should be defined either for all {count} classes or no classes but got weight tensor of shape: {:?}", weight.dims()))
+                Error::runtime(format!(
+                    "weight tensor should be defined either for all {count} classes or no classes but got weight tensor of shape: {:?}",
+                    weight.dims()
+                ))
             })?;
             let weight = f.convert(weight, wide)?;
             let spread = f.broadcast_in_dim(&weight, x.dims(), &[axis])?;
@@ -302,10 +354,21 @@ fn nll_loss(f: &mut Func, call: &Call) -> Result<Outputs> {
     let elements = f.neg(&weighted)?;
     let reduction = call.int("reduction")?;
     let total = f.reduce(&classes.weight, Monoid::Add, &all_axes(&classes.weight))?;
-    let loss = if reduction == NONE { elements } else { f.reduce(&elements, Monoid::Add, &all_axes(&elements))? };
+    let loss = if reduction == NONE {
+        elements
+    } else {
+        f.reduce(&elements, Monoid::Add, &all_axes(&elements))?
+    };
     let loss = if reduction == MEAN { f.div(&loss, &total)? } else { loss };
-    let total = if reduction == NONE { f.full_like(&total, 0i64) } else { total };
-    Ok(Outputs::all([f.convert(&loss, operand.dtype())?, f.convert(&total, operand.dtype())?]))
+    let total = if reduction == NONE {
+        f.full_like(&total, 0i64)
+    } else {
+        total
+    };
+    Ok(Outputs::all([
+        f.convert(&loss, operand.dtype())?,
+        f.convert(&total, operand.dtype())?,
+    ]))
 }
 
 /// `−weight · grad_output` at the target's class (divided by the total weight for a mean), 0 elsewhere.

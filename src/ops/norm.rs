@@ -8,8 +8,12 @@ use crate::stablehlo::{Binary, Func, Monoid, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
     // Writes its running statistics without an annotation in the schema.
-    OpDef::new("native_batch_norm", batch_norm).writes(&["running_mean", "running_var"]).layout(Layout::LikeFirst),
-    OpDef::new("_native_batch_norm_legit", batch_norm).writes(&["running_mean", "running_var"]).layout(Layout::LikeFirst),
+    OpDef::new("native_batch_norm", batch_norm)
+        .writes(&["running_mean", "running_var"])
+        .layout(Layout::LikeFirst),
+    OpDef::new("_native_batch_norm_legit", batch_norm)
+        .writes(&["running_mean", "running_var"])
+        .layout(Layout::LikeFirst),
     OpDef::new("native_batch_norm_backward", batch_norm_backward).layout(Layout::LikeFirst),
     OpDef::new("native_layer_norm", layer_norm),
     OpDef::new("native_layer_norm_backward", layer_norm_backward),
@@ -47,7 +51,9 @@ fn inverse_deviation(f: &mut Func, variance: &Value, eps: f64) -> Result<Value> 
 /// `input [N, C, …]` → result, saved mean and inverse deviation `[C]` (empty in evaluation); then the new running statistics.
 fn batch_norm(f: &mut Func, call: &Call) -> Result<Outputs> {
     let input = call.tensor("input")?;
-    ensure(input.rank() >= 2, || Error::runtime(format!("batch norm expects at least two axes, got {:?}", input.dims())))?;
+    ensure(input.rank() >= 2, || {
+        Error::runtime(format!("batch norm expects at least two axes, got {:?}", input.dims()))
+    })?;
     let dtype = input.dtype().opmath();
     let x = f.convert(input, dtype)?;
     let (axes, count) = channel_axes(&x);
@@ -80,8 +86,10 @@ fn batch_norm(f: &mut Func, call: &Call) -> Result<Outputs> {
         }
         (mean_value, inverse, running)
     } else {
-        let mean_value = wide(f, running_mean, dtype)?.ok_or_else(|| Error::runtime("running_mean must be defined in evaluation mode"))?;
-        let variance = wide(f, running_var, dtype)?.ok_or_else(|| Error::runtime("running_var must be defined in evaluation mode"))?;
+        let mean_value = wide(f, running_mean, dtype)?
+            .ok_or_else(|| Error::runtime("running_mean must be defined in evaluation mode"))?;
+        let variance = wide(f, running_var, dtype)?
+            .ok_or_else(|| Error::runtime("running_var must be defined in evaluation mode"))?;
         let inverse = inverse_deviation(f, &variance, eps)?;
         (mean_value, inverse, vec![None, None])
     };
@@ -120,10 +128,17 @@ fn batch_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     let mask = call.ints("output_mask")?;
     let asked = |index: usize| mask.get(index).copied().unwrap_or(0) != 0;
     let (mean_value, inverse) = if train {
-        (wide(f, call.tensor_opt("save_mean"), dtype)?, wide(f, call.tensor_opt("save_invstd"), dtype)?)
+        (
+            wide(f, call.tensor_opt("save_mean"), dtype)?,
+            wide(f, call.tensor_opt("save_invstd"), dtype)?,
+        )
     } else {
-        let variance = wide(f, call.tensor_opt("running_var"), dtype)?.ok_or_else(|| Error::runtime("running_var must be defined"))?;
-        (wide(f, call.tensor_opt("running_mean"), dtype)?, Some(inverse_deviation(f, &variance, call.float("eps")?)?))
+        let variance = wide(f, call.tensor_opt("running_var"), dtype)?
+            .ok_or_else(|| Error::runtime("running_var must be defined"))?;
+        (
+            wide(f, call.tensor_opt("running_mean"), dtype)?,
+            Some(inverse_deviation(f, &variance, call.float("eps")?)?),
+        )
     };
     let (Some(mean_value), Some(inverse)) = (mean_value, inverse) else {
         return Err(Error::runtime("the saved statistics must be defined"));
@@ -166,7 +181,11 @@ fn batch_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
     } else {
         None
     };
-    let bias_gradient = if asked(2) { Some(f.convert(&sum, parameter_dtype)?) } else { None };
+    let bias_gradient = if asked(2) {
+        Some(f.convert(&sum, parameter_dtype)?)
+    } else {
+        None
+    };
     Ok(Outputs(vec![input_gradient, weight_gradient, bias_gradient]))
 }
 
@@ -174,7 +193,10 @@ fn batch_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn leading(call: &Call, x: &Value) -> Result<usize> {
     let shape = call.ints("normalized_shape")?;
     ensure(!shape.is_empty() && x.dims().ends_with(&shape), || {
-        Error::runtime(format!("Given normalized_shape={shape:?}, expected input with shape [*, {shape:?}], but got input of size{:?}", x.dims()))
+        Error::runtime(format!(
+            "Given normalized_shape={shape:?}, expected input with shape [*, {shape:?}], but got input of size{:?}",
+            x.dims()
+        ))
     })?;
     Ok(x.rank() - shape.len())
 }
@@ -214,7 +236,11 @@ fn layer_norm(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (mean_value, inverse) = (f.reshape(&mean_value, &kept)?, f.reshape(&inverse, &kept)?);
     // The statistics have the parameters' dtype on the CPU when it is wider (mixed precision), else the input's.
     let statistics = call.tensor_opt("weight").map_or(input.dtype(), |weight| weight.dtype());
-    Ok(Outputs::all([f.convert(&result, input.dtype())?, f.convert(&mean_value, statistics)?, f.convert(&inverse, statistics)?]))
+    Ok(Outputs::all([
+        f.convert(&result, input.dtype())?,
+        f.convert(&mean_value, statistics)?,
+        f.convert(&inverse, statistics)?,
+    ]))
 }
 
 fn layer_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
@@ -258,7 +284,9 @@ fn layer_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
         None
     };
     let parameter = |f: &mut Func, name: &str, value: &Value| -> Result<Option<Value>> {
-        let Some(parameter) = call.tensor_opt(name) else { return Ok(None) };
+        let Some(parameter) = call.tensor_opt(name) else {
+            return Ok(None);
+        };
         let sum = f.reduce(value, Monoid::Add, &rows)?;
         f.convert(&sum, parameter.dtype()).map(Some)
     };
@@ -276,7 +304,10 @@ fn layer_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn grouped(f: &mut Func, x: &Value, call: &Call) -> Result<(Value, [i64; 4])> {
     let (n, c, hw, groups) = (call.int("N")?, call.int("C")?, call.int("HxW")?, call.int("group")?);
     ensure(groups > 0 && c % groups == 0, || {
-        Error::runtime(format!("Expected number of channels in input to be divisible by num_groups, but got input of shape {:?} and num_groups={groups}", x.dims()))
+        Error::runtime(format!(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape {:?} and num_groups={groups}",
+            x.dims()
+        ))
     })?;
     Ok((f.reshape(x, &[n, groups, c / groups * hw])?, [n, c, hw, groups]))
 }
@@ -307,7 +338,11 @@ fn group_norm(f: &mut Func, call: &Call) -> Result<Outputs> {
     }
     let result = f.reshape(&result, input.dims())?;
     let statistics = call.tensor_opt("weight").map_or(input.dtype(), |weight| weight.dtype());
-    Ok(Outputs::all([f.convert(&result, input.dtype())?, f.convert(&mean_value, statistics)?, f.convert(&inverse, statistics)?]))
+    Ok(Outputs::all([
+        f.convert(&result, input.dtype())?,
+        f.convert(&mean_value, statistics)?,
+        f.convert(&inverse, statistics)?,
+    ]))
 }
 
 fn group_norm_backward(f: &mut Func, call: &Call) -> Result<Outputs> {

@@ -21,14 +21,20 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("minimum", |f, call| extremum(f, call, Binary::Minimum)),
     OpDef::elementwise("fmax", |f, call| number_extremum(f, call, Binary::Maximum)),
     OpDef::elementwise("fmin", |f, call| number_extremum(f, call, Binary::Minimum)),
-    OpDef::elementwise("atan2", |f, call| float_binary(f, call, |f, x| f.binary(Binary::Atan2, &x[0], &x[1]))),
+    OpDef::elementwise("atan2", |f, call| {
+        float_binary(f, call, |f, x| f.binary(Binary::Atan2, &x[0], &x[1]))
+    }),
     OpDef::elementwise("hypot", |f, call| float_binary(f, call, hypot)),
     OpDef::elementwise("copysign", |f, call| float_binary(f, call, copysign)),
     OpDef::elementwise("nextafter", nextafter),
     OpDef::elementwise("logaddexp", |f, call| float_binary(f, call, logaddexp)),
     OpDef::elementwise("logaddexp2", |f, call| float_binary(f, call, logaddexp2)),
-    OpDef::elementwise("xlogy", |f, call| float_binary(f, call, |f, x| x_log_y(f, &x[0], &x[1], Unary::Log))),
-    OpDef::elementwise("special_xlog1py", |f, call| float_binary(f, call, |f, x| x_log_y(f, &x[0], &x[1], Unary::Log1p))),
+    OpDef::elementwise("xlogy", |f, call| {
+        float_binary(f, call, |f, x| x_log_y(f, &x[0], &x[1], Unary::Log))
+    }),
+    OpDef::elementwise("special_xlog1py", |f, call| {
+        float_binary(f, call, |f, x| x_log_y(f, &x[0], &x[1], Unary::Log1p))
+    }),
     OpDef::elementwise("heaviside", heaviside),
     OpDef::elementwise("lerp", lerp),
     // A foreach overload with a CPU tensor of N numbers is PyTorch's to take apart.
@@ -59,7 +65,10 @@ fn add(f: &mut Func, call: &Call, left: &str, right: &str, subtract: bool) -> Re
     let alpha = call.tensor_opt("alpha");
     let dtype = call.result_type(&operands)?;
     if subtract {
-        let bools = operands.iter().filter(|operand| operand.dtype().is_bool() && operand.category != crate::promote::Category::Number).count();
+        let bools = operands
+            .iter()
+            .filter(|operand| operand.dtype().is_bool() && operand.category != crate::promote::Category::Number)
+            .count();
         ensure(bools == 0 || !dtype.is_bool(), || {
             Error::runtime(
                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.",
@@ -67,8 +76,14 @@ fn add(f: &mut Func, call: &Call, left: &str, right: &str, subtract: bool) -> Re
         })?;
     }
     if let Some(alpha) = alpha {
-        ensure(alpha.dtype().class() <= dtype.class() || dtype.is_inexact() && !alpha.dtype().is_complex(), || {
+        ensure(dtype.is_inexact() || !alpha.dtype().is_inexact(), || {
             Error::runtime("For integral input tensors, argument alpha must not be a floating point number.")
+        })?;
+        ensure(dtype.is_complex() || !alpha.dtype().is_complex(), || {
+            Error::runtime("For non-complex input tensors, argument alpha must not be a complex number.")
+        })?;
+        ensure(dtype.is_bool() || !alpha.dtype().is_bool(), || {
+            Error::runtime("Boolean alpha only supported for Boolean results.")
         })?;
     }
     pointwise(f, call, &operands, Promotion::Default, |f, x| {
@@ -76,7 +91,11 @@ fn add(f: &mut Func, call: &Call, left: &str, right: &str, subtract: bool) -> Re
             Some(alpha) => {
                 let alpha = f.convert(alpha, x[1].dtype())?;
                 let alpha = f.broadcast_to(&alpha, x[1].dims())?;
-                if x[1].dtype().is_bool() { f.and(&x[1], &alpha)? } else { f.mul(&x[1], &alpha)? }
+                if x[1].dtype().is_bool() {
+                    f.and(&x[1], &alpha)?
+                } else {
+                    f.mul(&x[1], &alpha)?
+                }
             }
             None => x[1].clone(),
         };
@@ -90,7 +109,13 @@ fn add(f: &mut Func, call: &Call, left: &str, right: &str, subtract: bool) -> Re
 }
 
 fn mul(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| if x[0].dtype().is_bool() { f.and(&x[0], &x[1]) } else { f.mul(&x[0], &x[1]) })
+    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| {
+        if x[0].dtype().is_bool() {
+            f.and(&x[0], &x[1])
+        } else {
+            f.mul(&x[0], &x[1])
+        }
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -129,8 +154,12 @@ fn safe_divisor(f: &mut Func, divisor: &Value) -> Result<Value> {
 fn rounded_division(f: &mut Func, call: &Call, rounding: Rounding) -> Result<Outputs> {
     let operands = two(call)?;
     let dtype = call.result_type(&operands)?;
-    ensure(!dtype.is_complex(), || Error::not_implemented(format!("div with a rounding mode is not defined for {dtype}")))?;
-    ensure(!dtype.is_bool(), || Error::not_implemented("\"div\" not implemented for 'Bool'"))?;
+    ensure(!dtype.is_complex(), || {
+        Error::not_implemented(format!("div with a rounding mode is not defined for {dtype}"))
+    })?;
+    ensure(!dtype.is_bool(), || {
+        Error::not_implemented("\"div\" not implemented for 'Bool'")
+    })?;
     pointwise(f, call, &operands, Promotion::Default, |f, x| {
         if !dtype.is_integer() {
             return match rounding {
@@ -197,7 +226,11 @@ pub(super) fn truncate(f: &mut Func, x: &Value) -> Result<Value> {
 /// The remainder with the divisor's sign.
 fn remainder(f: &mut Func, call: &Call) -> Result<Outputs> {
     pointwise(f, call, &two(call)?, Promotion::Default, |f, x| {
-        let divisor = if x[1].dtype().is_integer() { safe_divisor(f, &x[1])? } else { x[1].clone() };
+        let divisor = if x[1].dtype().is_integer() {
+            safe_divisor(f, &x[1])?
+        } else {
+            x[1].clone()
+        };
         let remainder = f.binary(Binary::Remainder, &x[0], &divisor)?;
         let apart = signs_differ(f, &remainder, &divisor)?;
         let moved = f.add(&remainder, &divisor)?;
@@ -208,7 +241,11 @@ fn remainder(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// The remainder with the dividend's sign.
 fn fmod(f: &mut Func, call: &Call) -> Result<Outputs> {
     pointwise(f, call, &two(call)?, Promotion::Default, |f, x| {
-        let divisor = if x[1].dtype().is_integer() { safe_divisor(f, &x[1])? } else { x[1].clone() };
+        let divisor = if x[1].dtype().is_integer() {
+            safe_divisor(f, &x[1])?
+        } else {
+            x[1].clone()
+        };
         f.binary(Binary::Remainder, &x[0], &divisor)
     })
 }
@@ -228,7 +265,9 @@ fn pow(f: &mut Func, call: &Call) -> Result<Outputs> {
         let dtype = call.result_type(&[base, &number])?;
         if dtype.is_integer() {
             let negative = matches!(exponent, Literal::Int(value) if value < 0);
-            ensure(!negative, || Error::runtime("Integers to negative integer powers are not allowed."))?;
+            ensure(!negative, || {
+                Error::runtime("Integers to negative integer powers are not allowed.")
+            })?;
         }
         let small = match exponent {
             Literal::Int(value) => Some(value as f64),
@@ -289,7 +328,9 @@ fn power(f: &mut Func, base: &Value, exponent: &Value) -> Result<Value> {
 
 /// NaN in either gives NaN.
 fn extremum(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
-    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| f.binary(op, &x[0], &x[1]))
+    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| {
+        f.binary(op, &x[0], &x[1])
+    })
 }
 
 /// NaN only where both are.
@@ -385,16 +426,22 @@ fn x_log_y(f: &mut Func, x: &Value, y: &Value, log: Unary) -> Result<Value> {
 
 /// 0, `values` or 1 where `self` is negative, zero or positive; NaN stays NaN.
 fn heaviside(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("self")?, call.tensor("values")?], Promotion::Default, |f, operands| {
-        let (x, values) = (&operands[0], &operands[1]);
-        let (zero, one) = (f.full_like(x, 0i64), f.full_like(x, 1i64));
-        let positive = f.compare(Comparison::Gt, x, &zero)?;
-        let is_zero = f.compare(Comparison::Eq, x, &zero)?;
-        let outside = f.select(&positive, &one, &zero)?;
-        let result = f.select(&is_zero, values, &outside)?;
-        let nan = f.is_nan(x)?;
-        f.select(&nan, x, &result)
-    })
+    pointwise(
+        f,
+        call,
+        &[call.tensor("self")?, call.tensor("values")?],
+        Promotion::Default,
+        |f, operands| {
+            let (x, values) = (&operands[0], &operands[1]);
+            let (zero, one) = (f.full_like(x, 0i64), f.full_like(x, 1i64));
+            let positive = f.compare(Comparison::Gt, x, &zero)?;
+            let is_zero = f.compare(Comparison::Eq, x, &zero)?;
+            let outside = f.select(&positive, &one, &zero)?;
+            let result = f.select(&is_zero, values, &outside)?;
+            let nan = f.is_nan(x)?;
+            f.select(&nan, x, &result)
+        },
+    )
 }
 
 /// `start + weight · (end − start)`, from the nearer end, as ATen's `lerp`.
@@ -421,9 +468,14 @@ fn lerp(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn addc(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
     let operands = [call.tensor("self")?, call.tensor("tensor1")?, call.tensor("tensor2")?];
     let value = call.tensor_opt("value");
-    ensure(op != Binary::Divide || call.result_type(&operands[1..])?.is_inexact(), || {
-        Error::runtime("Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2.")
-    })?;
+    ensure(
+        op != Binary::Divide || call.result_type(&operands[1..])?.is_inexact(),
+        || {
+            Error::runtime(
+                "Integer division with addcdiv is no longer supported, and in a future release addcdiv will perform a true division of tensor1 and tensor2.",
+            )
+        },
+    )?;
     pointwise(f, call, &operands, Promotion::Default, |f, x| {
         let (left, right) = (&x[1], &x[2]);
         let scaled = match value {
@@ -443,16 +495,24 @@ fn addc(f: &mut Func, call: &Call, op: Binary) -> Result<Outputs> {
 fn clamp(f: &mut Func, call: &Call, low: &str, high: &str) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let (low, high) = (call.tensor_opt(low), call.tensor_opt(high));
-    ensure(low.is_some() || high.is_some(), || Error::runtime("torch.clamp: At least one of 'min' or 'max' must not be None"))?;
+    ensure(low.is_some() || high.is_some(), || {
+        Error::runtime("torch.clamp: At least one of 'min' or 'max' must not be None")
+    })?;
     let operands: Vec<&Operand> = [Some(x), low, high].into_iter().flatten().collect();
-    ensure(operands.iter().all(|operand| !operand.dtype().is_complex()), || Error::runtime("clamp is not supported for complex types"))?;
+    ensure(operands.iter().all(|operand| !operand.dtype().is_complex()), || {
+        Error::runtime("clamp is not supported for complex types")
+    })?;
     pointwise(f, call, &operands, Promotion::Default, |f, values| {
         let mut result = values[0].clone();
         let mut bounds = values[1..].iter();
-        if low.is_some() && let Some(bound) = bounds.next() {
+        if low.is_some()
+            && let Some(bound) = bounds.next()
+        {
             result = f.max(&result, bound)?;
         }
-        if high.is_some() && let Some(bound) = bounds.next() {
+        if high.is_some()
+            && let Some(bound) = bounds.next()
+        {
             result = f.min(&result, bound)?;
         }
         Ok(result)
@@ -462,11 +522,14 @@ fn clamp(f: &mut Func, call: &Call, low: &str, high: &str) -> Result<Outputs> {
 fn where_(f: &mut Func, call: &Call) -> Result<Outputs> {
     let condition = call.tensor("condition")?;
     ensure(matches!(condition.dtype(), DType::Bool | DType::U8), || {
-        Error::runtime(format!("where expected condition to be a boolean tensor, but got a tensor with dtype {}", condition.dtype().name()))
+        Error::runtime(format!(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype {}",
+            condition.dtype().name()
+        ))
     })?;
     let operands = two(call)?;
     let dtype = call.result_type(&operands)?;
-    let (left, right) = (f.convert(&operands[0], dtype)?, f.convert(&operands[1], dtype)?);
+    let (left, right) = (f.convert(operands[0], dtype)?, f.convert(operands[1], dtype)?);
     let condition = f.convert(condition, DType::Bool)?;
     let (left, right) = f.broadcast_pair(&left, &right)?;
     let (condition, left) = f.broadcast_pair(&condition, &left)?;
@@ -477,13 +540,28 @@ fn where_(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// `value` (0-d) where `mask`, in `self`'s dtype.
 fn masked_fill(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, mask, value) = (call.tensor("self")?, call.tensor("mask")?, call.tensor("value")?);
-    ensure(mask.dtype().is_bool(), || Error::runtime(format!("masked_fill only supports boolean masks, but got mask with dtype {}", mask.dtype().name())))?;
+    ensure(mask.dtype().is_bool(), || {
+        Error::runtime(format!(
+            "masked_fill only supports boolean masks, but got mask with dtype {}",
+            mask.dtype().name()
+        ))
+    })?;
     ensure(value.rank() == 0, || {
-        Error::runtime(format!("masked_fill only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).", value.rank()))
+        Error::runtime(format!(
+            "masked_fill only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+            value.rank()
+        ))
     })?;
-    ensure(crate::promote::can_cast(value.dtype(), x.dtype()) || value.category == crate::promote::Category::Number && !value.dtype().is_complex(), || {
-        Error::runtime(format!("value cannot be converted to type {} without overflow", x.dtype().name()))
-    })?;
+    ensure(
+        crate::promote::can_cast(value.dtype(), x.dtype())
+            || value.category == crate::promote::Category::Number && !value.dtype().is_complex(),
+        || {
+            Error::runtime(format!(
+                "value cannot be converted to type {} without overflow",
+                x.dtype().name()
+            ))
+        },
+    )?;
     let value = f.convert(value, x.dtype())?;
     let (mask, x) = f.broadcast_pair(mask, x)?;
     let value = f.broadcast_to(&value, x.dims())?;
@@ -494,13 +572,16 @@ fn masked_fill(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn copy(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (target, source) = (call.tensor("self")?, call.tensor("src")?);
     let converted = f.convert(source, target.dtype())?;
-    ensure(crate::shape::broadcast(converted.dims(), target.dims()).is_ok_and(|dims| dims.as_slice() == target.dims()), || {
-        Error::runtime(format!(
-            "The expanded size of the tensor {:?} must match the existing size {:?} at every non-singleton dimension",
-            target.dims(),
-            converted.dims()
-        ))
-    })?;
+    ensure(
+        crate::shape::broadcast(converted.dims(), target.dims()).is_ok_and(|dims| dims.as_slice() == target.dims()),
+        || {
+            Error::runtime(format!(
+                "The expanded size of the tensor {:?} must match the existing size {:?} at every non-singleton dimension",
+                target.dims(),
+                converted.dims()
+            ))
+        },
+    )?;
     Ok(f.broadcast_to(&converted, target.dims())?.into())
 }
 
@@ -529,7 +610,9 @@ fn greatest_divisor(f: &mut Func, a: &Value, b: &Value) -> Result<Value> {
 }
 
 fn gcd(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| greatest_divisor(f, &x[0], &x[1]))
+    pointwise(f, call, &two(call)?, Promotion::Default, |f, x| {
+        greatest_divisor(f, &x[0], &x[1])
+    })
 }
 
 fn lcm(f: &mut Func, call: &Call) -> Result<Outputs> {

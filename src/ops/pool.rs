@@ -46,9 +46,17 @@ impl Axis {
     /// How many windows must be added at either end so that every position finds its own.
     fn window_padding(&self) -> (i64, i64) {
         let (residues, count) = self.residues();
-        let offsets: Vec<i64> = (0..residues).flat_map(|residue| self.reaching(residue)).map(|(_, offset)| offset).collect();
+        let offsets: Vec<i64> = (0..residues)
+            .flat_map(|residue| self.reaching(residue))
+            .map(|(_, offset)| offset)
+            .collect();
         let low = offsets.iter().map(|offset| -offset).max().unwrap_or(0).max(0);
-        let high = offsets.iter().map(|offset| count + offset - self.output).max().unwrap_or(0).max(0);
+        let high = offsets
+            .iter()
+            .map(|offset| count + offset - self.output)
+            .max()
+            .unwrap_or(0)
+            .max(0);
         (low, high)
     }
 }
@@ -82,7 +90,9 @@ impl Windows {
 /// `at::native::pooling_output_shape`
 fn output_size(size: i64, kernel: i64, padding: i64, stride: i64, dilation: i64, ceil: bool) -> Result<i64> {
     ensure(stride != 0, || Error::runtime("stride should not be zero"))?;
-    ensure(padding >= 0, || Error::runtime(format!("pad must be non-negative, but got pad: {padding}")))?;
+    ensure(padding >= 0, || {
+        Error::runtime(format!("pad must be non-negative, but got pad: {padding}"))
+    })?;
     ensure(padding <= ((kernel - 1) * dilation + 1) / 2, || {
         Error::runtime(format!(
             "pad should be at most half of effective kernel size, but got pad={padding}, kernel_size={kernel} and dilation={dilation}"
@@ -91,7 +101,11 @@ fn output_size(size: i64, kernel: i64, padding: i64, stride: i64, dilation: i64,
     let room = size + 2 * padding - dilation * (kernel - 1) - 1 + if ceil { stride - 1 } else { 0 };
     let output = room.div_euclid(stride) + 1;
     // The last window must start inside of the image or its low padding.
-    Ok(if ceil && (output - 1) * stride >= size + padding { output - 1 } else { output })
+    Ok(if ceil && (output - 1) * stride >= size + padding {
+        output - 1
+    } else {
+        output
+    })
 }
 
 /// The windows that a call of `name` (`max_pool2d`, …) over `rank` axes of `x` asks for.
@@ -104,8 +118,14 @@ pub fn windows(call: &Call, x: &Value, name: &str, rank: usize) -> Result<Window
             1 => Ok(vec![values[0]; rank]),
             length if length == rank => Ok(values),
             _ => {
-                let omitted = if empty { "be omitted, a single int" } else { "be a single int" };
-                Err(Error::runtime(format!("{name}: {argument} must either {omitted}, or a tuple of {words}")))
+                let omitted = if empty {
+                    "be omitted, a single int"
+                } else {
+                    "be a single int"
+                };
+                Err(Error::runtime(format!(
+                    "{name}: {argument} must either {omitted}, or a tuple of {words}"
+                )))
             }
         }
     };
@@ -115,10 +135,18 @@ pub fn windows(call: &Call, x: &Value, name: &str, rank: usize) -> Result<Window
         stride = kernel.clone();
     }
     let padding = list("padding", false)?;
-    let dilation = if call.has("dilation") { list("dilation", false)? } else { vec![1; rank] };
+    let dilation = if call.has("dilation") {
+        list("dilation", false)?
+    } else {
+        vec![1; rank]
+    };
     let ceil = call.flag("ceil_mode")?;
     ensure(x.rank() == rank + 1 || x.rank() == rank + 2, || {
-        Error::runtime(format!("non-empty {}D or {}D (batch mode) tensor expected for input", rank + 1, rank + 2))
+        Error::runtime(format!(
+            "non-empty {}D or {}D (batch mode) tensor expected for input",
+            rank + 1,
+            rank + 2
+        ))
     })?;
     let lead = x.rank() - rank;
     let axes = (0..rank)
@@ -142,9 +170,18 @@ pub fn windows(call: &Call, x: &Value, name: &str, rank: usize) -> Result<Window
 
 /// `pool2d_shape_check`, `pool3d_shape_check`
 fn check(x: &Value, windows: &Windows, name: &str) -> Result<()> {
-    let letters: &[&str] = if windows.axes.len() == 2 { &["H", "W"] } else { &["T", "H", "W"] };
+    let letters: &[&str] = if windows.axes.len() == 2 {
+        &["H", "W"]
+    } else {
+        &["T", "H", "W"]
+    };
     let named = |prefix: &str, values: Vec<i64>| {
-        letters.iter().zip(values).map(|(letter, value)| format!("{prefix}{letter}: {value}")).collect::<Vec<_>>().join(" ")
+        letters
+            .iter()
+            .zip(values)
+            .map(|(letter, value)| format!("{prefix}{letter}: {value}"))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     for (what, prefix, values) in [
         ("kernel size", "k", windows.field(|axis| axis.kernel)),
@@ -152,14 +189,20 @@ fn check(x: &Value, windows: &Windows, name: &str) -> Result<()> {
         ("dilation", "dilation", windows.field(|axis| axis.dilation)),
     ] {
         ensure(values.iter().all(|&value| value > 0), || {
-            Error::runtime(format!("{what} should be greater than zero, but got {}", named(prefix, values.clone())))
+            Error::runtime(format!(
+                "{what} should be greater than zero, but got {}",
+                named(prefix, values.clone())
+            ))
         })?;
     }
     let (rank, lead) = (windows.axes.len(), x.rank() - windows.axes.len());
     let plane = &x.dims()[lead - 1..];
     ensure(plane.iter().all(|&size| size > 0), || {
         Error::runtime(if rank == 2 {
-            format!("Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:{:?}", x.dims())
+            format!(
+                "Expected 3D or 4D (batch mode) tensor with optional 0 dim batch size for input, but got:{:?}",
+                x.dims()
+            )
         } else {
             format!(
                 "{name}: Expected input's non-batch dimensions to have positive length, but input has a shape of {:?} and non-batch dimension has length zero!",
@@ -168,7 +211,11 @@ fn check(x: &Value, windows: &Windows, name: &str) -> Result<()> {
         })
     })?;
     let joined = |channels: i64, values: Vec<i64>| {
-        std::iter::once(channels).chain(values).map(|value| value.to_string()).collect::<Vec<_>>().join("x")
+        std::iter::once(channels)
+            .chain(values)
+            .map(|value| value.to_string())
+            .collect::<Vec<_>>()
+            .join("x")
     };
     ensure(windows.axes.iter().all(|axis| axis.output >= 1), || {
         Error::runtime(format!(
@@ -224,14 +271,34 @@ pub fn gather_windows(
     let piece_dims = [lead, &counts].concat();
     let mut pieces = Vec::new();
     for residue in spatial::positions(&residues) {
-        let reaching: Vec<Vec<(i64, i64)>> =
-            windows.axes.iter().zip(&residue).map(|(axis, &residue)| axis.reaching(residue)).collect();
+        let reaching: Vec<Vec<(i64, i64)>> = windows
+            .axes
+            .iter()
+            .zip(&residue)
+            .map(|(axis, &residue)| axis.reaching(residue))
+            .collect();
         let mut total: Option<Value> = None;
         for choice in spatial::positions(&reaching.iter().map(|list| list.len() as i64).collect::<Vec<_>>()) {
-            let chosen: Vec<(i64, i64)> = choice.iter().zip(&reaching).map(|(&index, list)| list[index as usize]).collect();
+            let chosen: Vec<(i64, i64)> = choice
+                .iter()
+                .zip(&reaching)
+                .map(|(&index, list)| list[index as usize])
+                .collect();
             let tap: Vec<i64> = chosen.iter().map(|(tap, _)| *tap).collect();
-            let start: Vec<i64> = chosen.iter().zip(&lows).map(|((_, offset), low)| low + offset).collect();
-            let value = term(f, &Place { tap: &tap, start: &start, sizes: &counts, residue: &residue })?;
+            let start: Vec<i64> = chosen
+                .iter()
+                .zip(&lows)
+                .map(|((_, offset), low)| low + offset)
+                .collect();
+            let value = term(
+                f,
+                &Place {
+                    tap: &tap,
+                    start: &start,
+                    sizes: &counts,
+                    residue: &residue,
+                },
+            )?;
             total = Some(match total {
                 None => value,
                 Some(before) => f.add(&before, &value)?,

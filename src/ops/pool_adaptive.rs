@@ -24,34 +24,54 @@ pub(super) const OPS: &[OpDef] = &[
 
 /// Start and end of each window of an axis.
 fn windows(size: i64, output: i64) -> Vec<(i64, i64)> {
-    (0..output).map(|window| (window * size / output, ((window + 1) * size + output - 1) / output)).collect()
+    (0..output)
+        .map(|window| (window * size / output, ((window + 1) * size + output - 1) / output))
+        .collect()
 }
 
 /// Windows of equal size that tile the axis.
 fn uniform(size: i64, output: i64) -> Option<Axis> {
     (output > 0 && size % output == 0).then(|| {
         let kernel = size / output;
-        Axis { size, kernel, stride: kernel, padding: 0, dilation: 1, output }
+        Axis {
+            size,
+            kernel,
+            stride: kernel,
+            padding: 0,
+            dilation: 1,
+            output,
+        }
     })
 }
 
 fn sums(size: i64, output: i64) -> AxisMap {
     AxisMap {
         input: size,
-        rows: windows(size, output).into_iter().map(|(start, end)| (start..end).map(|index| (index, 1.0)).collect()).collect(),
+        rows: windows(size, output)
+            .into_iter()
+            .map(|(start, end)| (start..end).map(|index| (index, 1.0)).collect())
+            .collect(),
     }
 }
 
 /// Divides by the number of elements of the windows: `x [… , output]` per axis in turn.
 fn divide(f: &mut Func, x: &Value, position: usize, size: i64) -> Result<Value> {
-    let counts: Vec<f64> = windows(size, x.dim(position)).iter().map(|(start, end)| (end - start) as f64).collect();
+    let counts: Vec<f64> = windows(size, x.dim(position))
+        .iter()
+        .map(|(start, end)| (end - start) as f64)
+        .collect();
     let counts = spatial::floats_along(f, x.dtype(), &counts, x.dims(), position)?;
     f.div(x, &counts)
 }
 
 fn check_rank(x: &Value, rank: usize, name: &str) -> Result<()> {
     ensure(x.rank() == rank + 1 || x.rank() == rank + 2, || {
-        Error::runtime(format!("{name}(): Expected {}D or {}D tensor, but got {:?}", rank + 1, rank + 2, x.dims()))
+        Error::runtime(format!(
+            "{name}(): Expected {}D or {}D tensor, but got {:?}",
+            rank + 1,
+            rank + 2,
+            x.dims()
+        ))
     })?;
     check_non_batch(x, name, "input")
 }
@@ -69,20 +89,32 @@ fn check_non_batch(x: &Value, name: &str, what: &str) -> Result<()> {
 
 fn output_size(call: &Call, rank: usize, name: &str) -> Result<Vec<i64>> {
     let output = call.ints("output_size")?;
-    ensure(output.len() == rank, || Error::runtime(format!("{name}: output_size must be {rank}")))?;
+    ensure(output.len() == rank, || {
+        Error::runtime(format!("{name}: output_size must be {rank}"))
+    })?;
     ensure(output.iter().all(|&size| size >= 0), || {
-        Error::runtime(format!("{name}: elements of output_size must be greater than or equal to 0 but received {output:?}"))
+        Error::runtime(format!(
+            "{name}: elements of output_size must be greater than or equal to 0 but received {output:?}"
+        ))
     })?;
     Ok(output)
 }
 
 /// `[…, H, W] → […, output_size]`
 fn average(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let name = if rank == 2 { "adaptive_avg_pool2d" } else { "adaptive_avg_pool3d" };
+    let name = if rank == 2 {
+        "adaptive_avg_pool2d"
+    } else {
+        "adaptive_avg_pool3d"
+    };
     let x = call.tensor("self")?;
     let output = output_size(call, rank, name)?;
     check_rank(x, rank, name)?;
-    require(x.dtype(), if rank == 2 { name } else { "adaptive_avg_pool3d_cpu" }, DType::is_float)?;
+    require(
+        x.dtype(),
+        if rank == 2 { name } else { "adaptive_avg_pool3d_cpu" },
+        DType::is_float,
+    )?;
     let lead = x.rank() - rank;
     let mut result = f.convert(x, x.dtype().opmath())?;
     for (index, &count) in output.iter().enumerate() {
@@ -99,7 +131,11 @@ fn average(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
 }
 
 fn average_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let name = if rank == 2 { "adaptive_avg_pool2d_backward" } else { "adaptive_avg_pool3d_backward" };
+    let name = if rank == 2 {
+        "adaptive_avg_pool2d_backward"
+    } else {
+        "adaptive_avg_pool3d_backward"
+    };
     let (gradient, x) = (call.tensor("grad_output")?, call.tensor("self")?);
     check_non_batch(gradient, name, "grad_output")?;
     check_rank(x, rank, name)?;
@@ -123,18 +159,30 @@ fn average_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
 
 fn same_dtype(gradient: &Value, x: &Value) -> Result<()> {
     ensure(gradient.dtype() == x.dtype(), || {
-        Error::runtime(format!("expected dtype {} for `grad_output` but got dtype {}", x.dtype(), gradient.dtype()))
+        Error::runtime(format!(
+            "expected dtype {} for `grad_output` but got dtype {}",
+            x.dtype(),
+            gradient.dtype()
+        ))
     })
 }
 
 /// The greatest element of each window and its position in the plane. One axis after the other, the last first: of equal elements the
 /// first in row-major order must win, and of NaNs the last.
 fn maximum(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let name = if rank == 2 { "adaptive_max_pool2d" } else { "adaptive_max_pool3d" };
+    let name = if rank == 2 {
+        "adaptive_max_pool2d"
+    } else {
+        "adaptive_max_pool3d"
+    };
     let x = call.tensor("self")?;
     check_rank(x, rank, name)?;
     let output = output_size(call, rank, name)?;
-    require(x.dtype(), if rank == 2 { name } else { "adaptive_max_pool3d_cpu" }, DType::is_float)?;
+    require(
+        x.dtype(),
+        if rank == 2 { name } else { "adaptive_max_pool3d_cpu" },
+        DType::is_float,
+    )?;
     let lead = x.rank() - rank;
     let plane = numel(&x.dims()[lead..]);
     let dtype = position_dtype(plane);
@@ -157,7 +205,10 @@ fn axis_maximum(f: &mut Func, x: &Value, index: &Value, position: usize, output:
     let spans = windows(x.dim(position), output);
     let longest = spans.iter().map(|(start, end)| end - start).max().unwrap_or(0);
     if longest > WRITTEN_OUT {
-        let all: Vec<i64> = spans.iter().flat_map(|&(start, end)| (0..longest).map(move |step| (start + step).min(end - 1))).collect();
+        let all: Vec<i64> = spans
+            .iter()
+            .flat_map(|&(start, end)| (0..longest).map(move |step| (start + step).min(end - 1)))
+            .collect();
         let mut dims = x.dims().to_vec();
         dims[position] = output;
         dims.insert(position + 1, longest);
@@ -167,10 +218,18 @@ fn axis_maximum(f: &mut Func, x: &Value, index: &Value, position: usize, output:
         let places = f.reshape(&places, &dims)?;
         let lowest = f.lowest(x.dtype())?;
         let beyond = f.highest(index.dtype())?;
-        let results = f.reduce_with(&[values, places], &[lowest, beyond], &[position + 1], |f, before, next| {
-            let wins = first_wins(f, (&next[0], &next[1]), (&before[0], &before[1]))?;
-            Ok(vec![f.select(&wins, &next[0], &before[0])?, f.select(&wins, &next[1], &before[1])?])
-        })?;
+        let results = f.reduce_with(
+            &[values, places],
+            &[lowest, beyond],
+            &[position + 1],
+            |f, before, next| {
+                let wins = first_wins(f, (&next[0], &next[1]), (&before[0], &before[1]))?;
+                Ok(vec![
+                    f.select(&wins, &next[0], &before[0])?,
+                    f.select(&wins, &next[1], &before[1])?,
+                ])
+            },
+        )?;
         return match <[Value; 2]>::try_from(results) {
             Ok([values, places]) => Ok((values, places)),
             Err(_) => Err(Error::runtime("a reduction of two operands has two results")),
@@ -190,16 +249,33 @@ fn axis_maximum(f: &mut Func, x: &Value, index: &Value, position: usize, output:
 }
 
 fn maximum_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let name = if rank == 2 { "adaptive_max_pool2d_backward" } else { "adaptive_max_pool3d_backward" };
-    let (gradient, x, indices) = (call.tensor("grad_output")?, call.tensor("self")?, call.tensor("indices")?);
+    let name = if rank == 2 {
+        "adaptive_max_pool2d_backward"
+    } else {
+        "adaptive_max_pool3d_backward"
+    };
+    let (gradient, x, indices) = (
+        call.tensor("grad_output")?,
+        call.tensor("self")?,
+        call.tensor("indices")?,
+    );
     check_non_batch(gradient, name, "grad_output")?;
     ensure(gradient.rank() == rank + 1 || gradient.rank() == rank + 2, || {
-        Error::runtime(format!("{name}(): Expected {}D or {}D grad_output, but got: {:?}", rank + 1, rank + 2, gradient.dims()))
+        Error::runtime(format!(
+            "{name}(): Expected {}D or {}D grad_output, but got: {:?}",
+            rank + 1,
+            rank + 2,
+            gradient.dims()
+        ))
     })?;
     same_dtype(gradient, x)?;
     require(x.dtype(), name, DType::is_float)?;
     ensure(gradient.dims() == indices.dims(), || {
-        Error::runtime(format!("expected sizes {:?} for `indices` but got sizes {:?}", gradient.dims(), indices.dims()))
+        Error::runtime(format!(
+            "expected sizes {:?} for `indices` but got sizes {:?}",
+            gradient.dims(),
+            indices.dims()
+        ))
     })?;
     let plane = numel(&x.dims()[x.rank() - rank..]);
     let wide = f.convert(gradient, x.dtype().opmath())?;

@@ -43,7 +43,11 @@ pub fn window_sums(f: &mut Func, x: &Value, position: usize, axis: &Axis) -> Res
     }
     (low[position], high[position]) = (axis.padding, axis.high());
     let zero = f.constant(x.dtype(), &[], 0i64);
-    let padded = if axis.padding == 0 && axis.high() == 0 { x.clone() } else { f.pad(x, &zero, &low, &high, &none)? };
+    let padded = if axis.padding == 0 && axis.high() == 0 {
+        x.clone()
+    } else {
+        f.pad(x, &zero, &low, &high, &none)?
+    };
     let mut total: Option<Value> = None;
     for tap in 0..axis.kernel {
         let (mut start, mut limit, mut stride) = (none.clone(), padded.dims().to_vec(), vec![1; x.rank()]);
@@ -63,7 +67,9 @@ pub fn window_sums(f: &mut Func, x: &Value, position: usize, axis: &Axis) -> Res
 pub fn spread_sums(f: &mut Func, x: &Value, position: usize, axis: &Axis) -> Result<Value> {
     if axis.disjoint() && axis.stride == axis.kernel && axis.padding == 0 && axis.output * axis.kernel <= axis.size {
         // Every position lies in one window, those behind the last in none: `repeat_windows` fills them with zeros.
-        return along(f, x, position, |f, moved| pool::repeat_windows(f, &Windows { axes: vec![*axis] }, moved));
+        return along(f, x, position, |f, moved| {
+            pool::repeat_windows(f, &Windows { axes: vec![*axis] }, moved)
+        });
     }
     if axis.kernel > WRITTEN_OUT || axis.stride > WRITTEN_OUT {
         let reach = (axis.kernel - 1) * axis.dilation;
@@ -94,7 +100,12 @@ pub fn spread_sums(f: &mut Func, x: &Value, position: usize, axis: &Axis) -> Res
 }
 
 /// Applies `body` with `position` as the last axis.
-fn along(f: &mut Func, x: &Value, position: usize, body: impl FnOnce(&mut Func, &Value) -> Result<Value>) -> Result<Value> {
+fn along(
+    f: &mut Func,
+    x: &Value,
+    position: usize,
+    body: impl FnOnce(&mut Func, &Value) -> Result<Value>,
+) -> Result<Value> {
     let last = x.rank() - 1;
     let mut order: Vec<usize> = (0..x.rank()).collect();
     order.swap(position, last);
@@ -109,7 +120,11 @@ fn counts(axis: &Axis, include: bool) -> Vec<i64> {
         .map(|window| {
             let start = window * axis.stride - axis.padding;
             let end = (start + axis.kernel).min(axis.size + axis.padding);
-            if include { end - start } else { end.min(axis.size) - start.max(0) }
+            if include {
+                end - start
+            } else {
+                end.min(axis.size) - start.max(0)
+            }
         })
         .collect()
 }
@@ -146,7 +161,9 @@ fn divide(f: &mut Func, call: &Call, x: &Value, windows: &Windows) -> Result<Val
 fn arguments(call: &Call, x: &Value, rank: usize) -> Result<Windows> {
     let name = if rank == 2 { "avg_pool2d" } else { "avg_pool3d" };
     let windows = pool::windows(call, x, name, rank)?;
-    ensure(call.int_opt("divisor_override")? != Some(0), || Error::runtime("divisor must be not zero"))?;
+    ensure(call.int_opt("divisor_override")? != Some(0), || {
+        Error::runtime("divisor must be not zero")
+    })?;
     let smaller = |axis: &Axis| axis.size < axis.kernel;
     ensure(rank == 2 || !windows.axes.iter().any(smaller), || {
         Error::runtime(format!(
@@ -162,7 +179,15 @@ fn arguments(call: &Call, x: &Value, rank: usize) -> Result<Windows> {
 fn avg_pool(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let windows = arguments(call, x, rank)?;
-    require(x.dtype(), if rank == 2 { "avg_pool2d" } else { "avg_pool3d_out_frame" }, supported)?;
+    require(
+        x.dtype(),
+        if rank == 2 {
+            "avg_pool2d"
+        } else {
+            "avg_pool3d_out_frame"
+        },
+        supported,
+    )?;
     let mut total = f.convert(x, x.dtype().opmath())?;
     let lead = x.rank() - rank;
     for (index, axis) in windows.axes.iter().enumerate() {
@@ -175,7 +200,15 @@ fn avg_pool(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
 fn avg_pool_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
     let (gradient, x) = (call.tensor("grad_output")?, call.tensor("self")?);
     let windows = arguments(call, x, rank)?;
-    require(x.dtype(), if rank == 2 { "avg_pool2d_backward" } else { "avg_pool3d_backward_out_frame" }, supported)?;
+    require(
+        x.dtype(),
+        if rank == 2 {
+            "avg_pool2d_backward"
+        } else {
+            "avg_pool3d_backward_out_frame"
+        },
+        supported,
+    )?;
     pool::check_gradient(gradient, x, &windows)?;
     let wide = f.convert(gradient, x.dtype().opmath())?;
     let mut total = divide(f, call, &wide, &windows)?;

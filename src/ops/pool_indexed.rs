@@ -14,8 +14,12 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::new("max_unpool3d", |f, call| max_unpool(f, call, 3)).layout(Layout::LikeFirst),
     OpDef::new("fractional_max_pool2d", |f, call| fractional(f, call, 2)),
     OpDef::new("fractional_max_pool3d", |f, call| fractional(f, call, 3)),
-    OpDef::new("fractional_max_pool2d_backward", |f, call| fractional_backward(f, call, 2)),
-    OpDef::new("fractional_max_pool3d_backward", |f, call| fractional_backward(f, call, 3)),
+    OpDef::new("fractional_max_pool2d_backward", |f, call| {
+        fractional_backward(f, call, 2)
+    }),
+    OpDef::new("fractional_max_pool3d_backward", |f, call| {
+        fractional_backward(f, call, 3)
+    }),
 ];
 
 /// Zeros of `output_size`, with each element stored where its index says.
@@ -23,13 +27,24 @@ fn max_unpool(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
     let name = if rank == 2 { "max_unpool2d" } else { "max_unpool3d" };
     let (x, indices) = (call.tensor("self")?, call.tensor("indices")?);
     let output = call.ints("output_size")?;
-    ensure(indices.dtype() == DType::I64, || Error::runtime("elements in indices should be type int64"))?;
+    ensure(indices.dtype() == DType::I64, || {
+        Error::runtime("elements in indices should be type int64")
+    })?;
     ensure(output.len() == rank, || {
-        let what = if rank == 2 { "exactly two elements (height, width)" } else { "exactly three elements (depth, height, width)" };
-        Error::runtime(format!("There should be {what} in output_size, but got {} elements.", output.len()))
+        let what = if rank == 2 {
+            "exactly two elements (height, width)"
+        } else {
+            "exactly three elements (depth, height, width)"
+        };
+        Error::runtime(format!(
+            "There should be {what} in output_size, but got {} elements.",
+            output.len()
+        ))
     })?;
     ensure(output.iter().all(|&size| size >= 0), || {
-        Error::runtime(format!("max_unpooling{rank}d(): output_size must contain non-negative spatial dimensions, but got output_size={output:?}"))
+        Error::runtime(format!(
+            "max_unpooling{rank}d(): output_size must contain non-negative spatial dimensions, but got output_size={output:?}"
+        ))
     })?;
     ensure(x.rank() == rank + 1 || x.rank() == rank + 2, || {
         Error::runtime(format!(
@@ -40,7 +55,11 @@ fn max_unpool(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
         ))
     })?;
     ensure(x.dims() == indices.dims(), || {
-        Error::runtime(format!("Expected shape of indices to be: {:?} but got: {:?}", x.dims(), indices.dims()))
+        Error::runtime(format!(
+            "Expected shape of indices to be: {:?} but got: {:?}",
+            x.dims(),
+            indices.dims()
+        ))
     })?;
     ensure(x.dims()[1..].iter().all(|&size| size > 0), || {
         Error::runtime(format!(
@@ -82,37 +101,81 @@ fn starts(f: &mut Func, samples: &Value, size: i64, kernel: i64, output: i64) ->
 
 /// `[N, C, …size]`, samples `[N, C, rank]` → the greatest element of each window and its position in the plane.
 fn fractional(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let name = if rank == 2 { "fractional_max_pool2d" } else { "fractional_max_pool3d" };
+    let name = if rank == 2 {
+        "fractional_max_pool2d"
+    } else {
+        "fractional_max_pool3d"
+    };
     let (x, samples) = (call.tensor("self")?, call.tensor("random_samples")?);
     let list = |argument: &str| -> Result<Vec<i64>> {
         let values = call.ints(argument)?;
-        ensure(values.len() == rank, || Error::runtime(format!("{name}: {argument} must either be a single Int or tuple of Ints")))?;
+        ensure(values.len() == rank, || {
+            Error::runtime(format!(
+                "{name}: {argument} must either be a single Int or tuple of Ints"
+            ))
+        })?;
         Ok(values)
     };
     let (kernel, output) = (list("kernel_size")?, list("output_size")?);
     ensure(x.rank() == rank + 1 || x.rank() == rank + 2, || {
-        Error::runtime(format!("{name}(): Expected {}D or {}D tensor, but got: {:?}", rank + 1, rank + 2, x.dims()))
+        Error::runtime(format!(
+            "{name}(): Expected {}D or {}D tensor, but got: {:?}",
+            rank + 1,
+            rank + 2,
+            x.dims()
+        ))
     })?;
     let lead = x.rank() - rank;
     ensure(x.dims()[lead - 1..].iter().all(|&size| size > 0), || {
-        Error::runtime(format!("{name}(): Expected input to have non-zero size for non-batch dimensions, but got {:?}", x.dims()))
+        Error::runtime(format!(
+            "{name}(): Expected input to have non-zero size for non-batch dimensions, but got {:?}",
+            x.dims()
+        ))
     })?;
     let sizes = x.dims()[lead..].to_vec();
     let batch = if lead == 2 { x.dim(0) } else { 1 };
     let channels = x.dim(lead - 1);
-    ensure(samples.dtype() == x.dtype(), || Error::runtime("Expect _random_samples to have the same dtype as input"))?;
-    ensure(samples.rank() == 3, || Error::runtime(format!("Expect _random_samples to have 3 dimensions, got {}", samples.rank())))?;
-    ensure(samples.dim(0) >= batch, || Error::runtime("Expect _random_samples.size(0) no less then input batch size."))?;
-    ensure(samples.dim(1) == channels, || Error::runtime("Expect _random_samples.size(1) equals to input channel size."))?;
+    ensure(samples.dtype() == x.dtype(), || {
+        Error::runtime("Expect _random_samples to have the same dtype as input")
+    })?;
+    ensure(samples.rank() == 3, || {
+        Error::runtime(format!(
+            "Expect _random_samples to have 3 dimensions, got {}",
+            samples.rank()
+        ))
+    })?;
+    ensure(samples.dim(0) >= batch, || {
+        Error::runtime("Expect _random_samples.size(0) no less then input batch size.")
+    })?;
+    ensure(samples.dim(1) == channels, || {
+        Error::runtime("Expect _random_samples.size(1) equals to input channel size.")
+    })?;
     ensure(samples.dim(2) == rank as i64, || {
-        Error::runtime(format!("Expect _random_samples.size(2) equals to {rank}; got {}.", samples.dim(2)))
+        Error::runtime(format!(
+            "Expect _random_samples.size(2) equals to {rank}; got {}.",
+            samples.dim(2)
+        ))
     })?;
     for axis in 0..rank {
-        ensure(kernel[axis] > 0 && output[axis] > 0 && output[axis] + kernel[axis] - 1 <= sizes[axis], || {
-            Error::runtime(format!("{name}(): pool size {} too large relative to input size {}", kernel[axis], sizes[axis]))
-        })?;
+        ensure(
+            kernel[axis] > 0 && output[axis] > 0 && output[axis] + kernel[axis] - 1 <= sizes[axis],
+            || {
+                Error::runtime(format!(
+                    "{name}(): pool size {} too large relative to input size {}",
+                    kernel[axis], sizes[axis]
+                ))
+            },
+        )?;
     }
-    require(x.dtype(), if rank == 2 { "fractional_max_pool2d_out_frame" } else { "fractional_max_pool3d_out_frame" }, DType::is_float)?;
+    require(
+        x.dtype(),
+        if rank == 2 {
+            "fractional_max_pool2d_out_frame"
+        } else {
+            "fractional_max_pool3d_out_frame"
+        },
+        DType::is_float,
+    )?;
 
     let planes = batch * channels;
     let dims = [&[planes], output.as_slice()].concat();
@@ -143,14 +206,21 @@ fn fractional(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
     };
     let mut best: Option<(Value, Value)> = None;
     for tap in spatial::positions(&kernel) {
-        let offset: i64 = tap.iter().zip(&strides).map(|(position, stride)| position * stride).sum();
+        let offset: i64 = tap
+            .iter()
+            .zip(&strides)
+            .map(|(position, stride)| position * stride)
+            .sum();
         let place = f.binary_const(Binary::Add, &corner, offset)?;
         let value = f.gather(&flat, &place, &gather, &[1, 1], false)?;
         best = Some(match best {
             None => (value, place),
             Some((greatest, where_found)) => {
                 let wins = first_wins(f, (&value, &place), (&greatest, &where_found))?;
-                (f.select(&wins, &value, &greatest)?, f.select(&wins, &place, &where_found)?)
+                (
+                    f.select(&wins, &value, &greatest)?,
+                    f.select(&wins, &place, &where_found)?,
+                )
             }
         });
     }
@@ -161,11 +231,17 @@ fn fractional(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
 }
 
 fn fractional_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let (gradient, x, indices) = (call.tensor("grad_output")?, call.tensor("self")?, call.tensor("indices")?);
+    let (gradient, x, indices) = (
+        call.tensor("grad_output")?,
+        call.tensor("self")?,
+        call.tensor("indices")?,
+    );
     let lead = x.rank() - rank;
     let expected = [&x.dims()[..lead], call.ints("output_size")?.as_slice()].concat();
     ensure(gradient.dims() == expected && indices.dims() == expected, || {
-        Error::runtime(format!("fractional_max_pool{rank}d_backward(): gradOutput sizes unexpected"))
+        Error::runtime(format!(
+            "fractional_max_pool{rank}d_backward(): gradOutput sizes unexpected"
+        ))
     })?;
     require(x.dtype(), "fractional_max_pool_backward_out_frame", DType::is_float)?;
     let plane = numel(&x.dims()[lead..]);

@@ -14,8 +14,14 @@ use crate::stablehlo::{Binary, Comparison, Func, ScatterDims, Value, Window};
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("max_pool2d_with_indices", |f, call| max_pool(f, call, 2)).layout(Layout::LikeFirst),
     OpDef::new("max_pool3d_with_indices", |f, call| max_pool(f, call, 3)).layout(Layout::LikeFirst),
-    OpDef::new("max_pool2d_with_indices_backward", |f, call| max_pool_backward(f, call, 2)).layout(Layout::LikeFirst),
-    OpDef::new("max_pool3d_with_indices_backward", |f, call| max_pool_backward(f, call, 3)).layout(Layout::LikeFirst),
+    OpDef::new("max_pool2d_with_indices_backward", |f, call| {
+        max_pool_backward(f, call, 2)
+    })
+    .layout(Layout::LikeFirst),
+    OpDef::new("max_pool3d_with_indices_backward", |f, call| {
+        max_pool_backward(f, call, 3)
+    })
+    .layout(Layout::LikeFirst),
 ];
 
 /// Elements of a window up to which the comparisons are written out one by one.
@@ -27,7 +33,11 @@ fn name(rank: usize) -> &'static str {
 
 /// Positions within a plane are computed in int32 where they fit.
 pub fn position_dtype(plane: i64) -> DType {
-    if plane < i64::from(i32::MAX) { DType::I32 } else { DType::I64 }
+    if plane < i64::from(i32::MAX) {
+        DType::I32
+    } else {
+        DType::I64
+    }
 }
 
 /// `[…, H, W] → ` the greatest element of each window (the last NaN if there is one), and its position in the plane, int64.
@@ -55,7 +65,10 @@ fn plane_positions(
     let lead = dims.len() - windows.axes.len();
     let mut total: Option<Value> = None;
     for (index, axis) in windows.axes.iter().enumerate() {
-        let numbers: Vec<i64> = line(axis).into_iter().map(|position| position * strides[index]).collect();
+        let numbers: Vec<i64> = line(axis)
+            .into_iter()
+            .map(|position| position * strides[index])
+            .collect();
         let value = spatial::ints_along(f, dtype, &numbers, dims, lead + index)?;
         total = Some(match total {
             None => value,
@@ -70,8 +83,14 @@ fn compare_slices(f: &mut Func, x: &Value, windows: &Windows) -> Result<(Value, 
     let dims = windows.output_dims(x);
     let dtype = position_dtype(numel(&sizes));
     let lowest = f.lowest(x.dtype())?;
-    let padded =
-        spatial::pad(f, x, &lowest, &windows.field(|axis| axis.padding), &windows.field(Axis::high), &vec![0; sizes.len()])?;
+    let padded = spatial::pad(
+        f,
+        x,
+        &lowest,
+        &windows.field(|axis| axis.padding),
+        &windows.field(Axis::high),
+        &vec![0; sizes.len()],
+    )?;
     // Before any element won: the first one of the window that lies in the plane.
     let mut index = plane_positions(f, windows, dtype, &dims, |axis| {
         (0..axis.output)
@@ -82,20 +101,36 @@ fn compare_slices(f: &mut Func, x: &Value, windows: &Windows) -> Result<(Value, 
             .collect()
     })?;
     let corner = plane_positions(f, windows, dtype, &dims, |axis| {
-        (0..axis.output).map(|window| window * axis.stride - axis.padding).collect()
+        (0..axis.output)
+            .map(|window| window * axis.stride - axis.padding)
+            .collect()
     })?;
     let mut best = f.broadcast_in_dim(&lowest, &dims, &[])?;
     let strides = contiguous_strides(&sizes);
     for tap in spatial::positions(&windows.field(|axis| axis.kernel)) {
-        let start: Vec<i64> = tap.iter().zip(&windows.axes).map(|(position, axis)| position * axis.dilation).collect();
-        let value = spatial::strided(f, &padded, &start, &windows.output(), &windows.field(|axis| axis.stride))?;
+        let start: Vec<i64> = tap
+            .iter()
+            .zip(&windows.axes)
+            .map(|(position, axis)| position * axis.dilation)
+            .collect();
+        let value = spatial::strided(
+            f,
+            &padded,
+            &start,
+            &windows.output(),
+            &windows.field(|axis| axis.stride),
+        )?;
         let mut wins = f.compare(Comparison::Gt, &value, &best)?;
         if x.dtype().is_float() {
             let nan = f.compare(Comparison::Ne, &value, &value)?;
             wins = f.or(&wins, &nan)?;
         }
         best = f.select(&wins, &value, &best)?;
-        let offset: i64 = start.iter().zip(&strides).map(|(position, stride)| position * stride).sum();
+        let offset: i64 = start
+            .iter()
+            .zip(&strides)
+            .map(|(position, stride)| position * stride)
+            .sum();
         let position = f.binary_const(Binary::Add, &corner, offset)?;
         index = f.select(&wins, &position, &index)?;
     }
@@ -107,7 +142,16 @@ fn compare_windows(f: &mut Func, x: &Value, windows: &Windows) -> Result<(Value,
     let sizes = windows.field(|axis| axis.size);
     let lead = x.rank() - sizes.len();
     let dtype = position_dtype(numel(&sizes));
-    let plane = Windows { axes: windows.axes.iter().map(|axis| Axis { output: axis.size, ..*axis }).collect() };
+    let plane = Windows {
+        axes: windows
+            .axes
+            .iter()
+            .map(|axis| Axis {
+                output: axis.size,
+                ..*axis
+            })
+            .collect(),
+    };
     let positions = plane_positions(f, &plane, dtype, x.dims(), |axis| (0..axis.size).collect())?;
     let full = |list: Vec<i64>| [vec![1; lead].as_slice(), &list].concat();
     let padding: Vec<(i64, i64)> = windows.axes.iter().map(|axis| (axis.padding, axis.high())).collect();
@@ -120,10 +164,18 @@ fn compare_windows(f: &mut Func, x: &Value, windows: &Windows) -> Result<(Value,
     };
     let lowest = f.lowest(x.dtype())?;
     let beyond = f.highest(dtype)?;
-    let results = f.reduce_window_with(&[x.clone(), positions], &[lowest, beyond], &window, |f, before, next| {
-        let wins = first_wins(f, (&next[0], &next[1]), (&before[0], &before[1]))?;
-        Ok(vec![f.select(&wins, &next[0], &before[0])?, f.select(&wins, &next[1], &before[1])?])
-    })?;
+    let results = f.reduce_window_with(
+        &[x.clone(), positions],
+        &[lowest, beyond],
+        &window,
+        |f, before, next| {
+            let wins = first_wins(f, (&next[0], &next[1]), (&before[0], &before[1]))?;
+            Ok(vec![
+                f.select(&wins, &next[0], &before[0])?,
+                f.select(&wins, &next[1], &before[1])?,
+            ])
+        },
+    )?;
     match <[Value; 2]>::try_from(results) {
         Ok([values, indices]) => Ok((values, indices)),
         Err(_) => Err(Error::runtime("a windowed reduction of two operands has two results")),
@@ -150,12 +202,28 @@ pub fn first_wins(f: &mut Func, next: (&Value, &Value), before: (&Value, &Value)
 
 /// The gradient of each window goes to the position that its index names.
 fn max_pool_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> {
-    let (gradient, x, indices) = (call.tensor("grad_output")?, call.tensor("self")?, call.tensor("indices")?);
+    let (gradient, x, indices) = (
+        call.tensor("grad_output")?,
+        call.tensor("self")?,
+        call.tensor("indices")?,
+    );
     let windows = pool::windows(call, x, name(rank), rank)?;
     ensure(gradient.dtype() == x.dtype(), || {
-        Error::runtime(format!("Expected dtype {} for `gradOutput` but got dtype {}", x.dtype(), gradient.dtype()))
+        Error::runtime(format!(
+            "Expected dtype {} for `gradOutput` but got dtype {}",
+            x.dtype(),
+            gradient.dtype()
+        ))
     })?;
-    require(x.dtype(), if rank == 2 { "max_pool2d_backward" } else { "max_pool3d_backward" }, DType::is_float)?;
+    require(
+        x.dtype(),
+        if rank == 2 {
+            "max_pool2d_backward"
+        } else {
+            "max_pool3d_backward"
+        },
+        DType::is_float,
+    )?;
     pool::check_gradient(gradient, x, &windows)?;
     pool::check_gradient(indices, x, &windows)?;
     let sizes = windows.field(|axis| axis.size);
@@ -168,7 +236,16 @@ fn max_pool_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> 
     let result = if windows.axes.iter().all(Axis::disjoint) {
         let repeated = pool::repeat_windows(f, &windows, &wide)?;
         let named = pool::repeat_windows(f, &windows, &indices)?;
-        let plane = Windows { axes: windows.axes.iter().map(|axis| Axis { output: axis.size, ..*axis }).collect() };
+        let plane = Windows {
+            axes: windows
+                .axes
+                .iter()
+                .map(|axis| Axis {
+                    output: axis.size,
+                    ..*axis
+                })
+                .collect(),
+        };
         let positions = plane_positions(f, &plane, dtype, x.dims(), |axis| (0..axis.size).collect())?;
         let here = f.compare(Comparison::Eq, &named, &positions)?;
         // Behind the last window the padding names position 0 with a gradient of 0.
@@ -184,8 +261,9 @@ fn max_pool_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> 
             let strides = contiguous_strides(&sizes);
             let mut positions: Option<Value> = None;
             for (index, axis) in windows.axes.iter().enumerate() {
-                let numbers: Vec<i64> =
-                    (0..place.sizes[index]).map(|step| (place.residue[index] + step * axis.stride) * strides[index]).collect();
+                let numbers: Vec<i64> = (0..place.sizes[index])
+                    .map(|step| (place.residue[index] + step * axis.stride) * strides[index])
+                    .collect();
                 let line = spatial::ints_along(f, dtype, &numbers, &dims, lead.len() + index)?;
                 positions = Some(match positions {
                     None => line,
@@ -212,7 +290,14 @@ fn max_pool_backward(f: &mut Func, call: &Call, rank: usize) -> Result<Outputs> 
 
 /// `values` and positions `[…lead, …windows]` → planes `[…lead flattened, plane]` that are zero but where a position names an element:
 /// there the values are added up (`add`) or stored.
-pub fn scatter_planes(f: &mut Func, values: &Value, positions: &Value, rank: usize, plane: i64, add: bool) -> Result<Value> {
+pub fn scatter_planes(
+    f: &mut Func,
+    values: &Value,
+    positions: &Value,
+    rank: usize,
+    plane: i64,
+    add: bool,
+) -> Result<Value> {
     let lead = values.rank() - rank;
     let planes = numel(&values.dims()[..lead]);
     let count = numel(&values.dims()[lead..]);
@@ -230,8 +315,23 @@ pub fn scatter_planes(f: &mut Func, values: &Value, positions: &Value, rank: usi
         scatter_dims_to_operand_dims: vec![1],
         index_vector_dim: 2,
     };
-    let results = f.scatter(&[zeros], &positions, &[values], &dims, false, false, |f, before, update| {
-        Ok(vec![if add { f.add(&before[0], &update[0])? } else { update[0].clone() }])
-    })?;
-    results.into_iter().next().ok_or_else(|| Error::runtime("a scatter of one operand has one result"))
+    let results = f.scatter(
+        &[zeros],
+        &positions,
+        &[values],
+        &dims,
+        false,
+        false,
+        |f, before, update| {
+            Ok(vec![if add {
+                f.add(&before[0], &update[0])?
+            } else {
+                update[0].clone()
+            }])
+        },
+    )?;
+    results
+        .into_iter()
+        .next()
+        .ok_or_else(|| Error::runtime("a scatter of one operand has one result"))
 }

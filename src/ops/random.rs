@@ -10,7 +10,9 @@ use std::f64::consts::PI;
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("uniform", uniform).random().operands(&["from", "to"]),
     OpDef::new("normal", normal).random().operands(&["mean", "std"]),
-    OpDef::new("normal_functional", normal).random().operands(&["mean", "std"]),
+    OpDef::new("normal_functional", normal)
+        .random()
+        .operands(&["mean", "std"]),
     OpDef::new("log_normal", log_normal).random().operands(&["mean", "std"]),
     OpDef::new("cauchy", cauchy).random().operands(&["median", "sigma"]),
     OpDef::new("exponential", exponential).random().operands(&["lambd"]),
@@ -62,9 +64,10 @@ fn all(f: &mut Func, condition: &Value) -> Result<Value> {
 
 fn float_self<'a>(call: &'a Call, name: &str) -> Result<&'a super::call::Operand> {
     let x = call.tensor("self")?;
-    ensure(x.dtype().is_float() || x.dtype().is_complex() && name == "normal", || {
-        Error::not_implemented(format!("\"{name}\" not implemented for {}", x.dtype()))
-    })?;
+    ensure(
+        x.dtype().is_float() || x.dtype().is_complex() && name == "normal",
+        || Error::not_implemented(format!("\"{name}\" not implemented for {}", x.dtype())),
+    )?;
     Ok(x)
 }
 
@@ -73,10 +76,16 @@ fn uniform(f: &mut Func, call: &Call) -> Result<Outputs> {
     let unit = unit(f, call, x.dtype(), x.dims())?;
     let from = parameter(f, call, "from", &unit)?;
     let to = parameter(f, call, "to", &unit)?;
-    let (Some(from), Some(to)) = (from, to) else { return Ok(f.convert(&unit, x.dtype())?.into()) };
+    let (Some(from), Some(to)) = (from, to) else {
+        return Ok(f.convert(&unit, x.dtype())?.into());
+    };
     let (low, high) = (call.tensor("from")?, call.tensor("to")?);
     let ordered = f.compare(Comparison::Le, low, high)?;
-    f.check(&ordered, Kind::Runtime, "uniform_ expects to return a [from, to) range, but found from > to")?;
+    f.check(
+        &ordered,
+        Kind::Runtime,
+        "uniform_ expects to return a [from, to) range, but found from > to",
+    )?;
     let span = f.sub(&to, &from)?;
     let scaled = f.mul(&unit, &span)?;
     let value = f.add(&scaled, &from)?;
@@ -112,13 +121,20 @@ fn normal(f: &mut Func, call: &Call) -> Result<Outputs> {
         }
         None => {
             let (mean, std) = (call.tensor("mean")?, call.tensor("std")?);
-            let dtype = if mean.category == crate::promote::Category::Number { std.dtype() } else { mean.dtype() };
+            let dtype = if mean.category == crate::promote::Category::Number {
+                std.dtype()
+            } else {
+                mean.dtype()
+            };
             (dtype, crate::shape::broadcast(mean.dims(), std.dims())?)
         }
     };
     if dtype.is_complex() {
         // Half of the variance in each part.
-        let (real, imaginary) = (standard_normal(f, call, dtype.real(), &dims)?, standard_normal(f, call, dtype.real(), &dims)?);
+        let (real, imaginary) = (
+            standard_normal(f, call, dtype.real(), &dims)?,
+            standard_normal(f, call, dtype.real(), &dims)?,
+        );
         let halved = f.complex(&real, &imaginary)?;
         let scale = f.full_like(&halved, std::f64::consts::FRAC_1_SQRT_2);
         let value = f.mul(&halved, &scale)?;
@@ -178,7 +194,11 @@ fn exponential(f: &mut Func, call: &Call) -> Result<Outputs> {
     let log = f.unary(Unary::Log, &unit)?;
     let mut value = f.neg(&log)?;
     // u = 1 would give 0, which PyTorch excludes.
-    let smallest = if value.dtype() == DType::F64 { f64::EPSILON / 2.0 } else { f32::EPSILON as f64 / 2.0 };
+    let smallest = if value.dtype() == DType::F64 {
+        f64::EPSILON / 2.0
+    } else {
+        f32::EPSILON as f64 / 2.0
+    };
     value = f.binary_const(Binary::Maximum, &value, smallest)?;
     if let Some(rate) = call.tensor_opt("lambd") {
         let ok = f.compare_const(Comparison::Gt, rate, 0i64)?;
@@ -195,7 +215,10 @@ fn geometric(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let unit = open_unit(f, call, x.dtype(), x.dims())?;
     let p = call.tensor("p")?;
-    let (low, high) = (f.compare_const(Comparison::Gt, p, 0i64)?, f.compare_const(Comparison::Lt, p, 1i64)?);
+    let (low, high) = (
+        f.compare_const(Comparison::Gt, p, 0i64)?,
+        f.compare_const(Comparison::Lt, p, 1i64)?,
+    );
     let ok = f.and(&low, &high)?;
     f.check(&ok, Kind::Runtime, "geometric_ expects p to be in (0, 1)")?;
     let p = parameter(f, call, "p", &unit)?.ok_or_else(|| Error::runtime("geometric_ expects p"))?;
@@ -211,12 +234,23 @@ fn geometric(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn bernoulli(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let probability = call.tensor_opt("p").unwrap_or(x);
-    let wide = if probability.dtype() == DType::F64 && probability.rank() > 0 { DType::F64 } else { DType::F32 };
+    let wide = if probability.dtype() == DType::F64 && probability.rank() > 0 {
+        DType::F64
+    } else {
+        DType::F32
+    };
     let unit = unit(f, call, wide, x.dims())?;
-    let (low, high) = (f.compare_const(Comparison::Ge, probability, 0i64)?, f.compare_const(Comparison::Le, probability, 1i64)?);
+    let (low, high) = (
+        f.compare_const(Comparison::Ge, probability, 0i64)?,
+        f.compare_const(Comparison::Le, probability, 1i64)?,
+    );
     let inside = f.and(&low, &high)?;
     let ok = all(f, &inside)?;
-    f.check(&ok, Kind::Runtime, "bernoulli expects all values of p to be in the range 0 <= p <= 1")?;
+    f.check(
+        &ok,
+        Kind::Runtime,
+        "bernoulli expects all values of p to be in the range 0 <= p <= 1",
+    )?;
     let probability = f.convert(probability, wide)?;
     let probability = f.broadcast_to(&probability, x.dims())?;
     let drawn = f.compare(Comparison::Lt, &unit, &probability)?;
@@ -236,8 +270,14 @@ fn random(f: &mut Func, call: &Call) -> Result<Outputs> {
         _ if dtype.is_unsigned() => 8 * dtype.bytes() as u32,
         _ => 8 * dtype.bytes() as u32 - 1,
     };
-    ensure(!dtype.is_complex(), || Error::not_implemented(format!("\"random_\" not implemented for {dtype}")))?;
-    let inclusive_top: i128 = if dtype.is_float() { 1i128 << digits } else { (1i128 << digits) - 1 };
+    ensure(!dtype.is_complex(), || {
+        Error::not_implemented(format!("\"random_\" not implemented for {dtype}"))
+    })?;
+    let inclusive_top: i128 = if dtype.is_float() {
+        1i128 << digits
+    } else {
+        (1i128 << digits) - 1
+    };
     let bits = call.random_bits(f, DType::U64, x.dims())?;
     let (from, count): (i128, i128) = if call.has("to") || call.has("from") {
         let from = call.int_opt("from")?.unwrap_or(0) as i128;
@@ -245,16 +285,32 @@ fn random(f: &mut Func, call: &Call) -> Result<Outputs> {
             Some(to) => to as i128,
             None => inclusive_top + 1,
         };
-        ensure(from < to, || Error::runtime(format!("random_ expects 'from' to be less than 'to', but got from={from} >= to={to}")))?;
-        ensure(to - 1 <= inclusive_top, || Error::runtime(format!("to - 1 is out of bounds for {}", dtype.name())))?;
-        let bottom = if dtype.is_unsigned() || dtype.is_bool() { 0 } else { -inclusive_top - 1 };
-        ensure(from >= bottom, || Error::runtime(format!("from is out of bounds for {}", dtype.name())))?;
+        ensure(from < to, || {
+            Error::runtime(format!(
+                "random_ expects 'from' to be less than 'to', but got from={from} >= to={to}"
+            ))
+        })?;
+        ensure(to - 1 <= inclusive_top, || {
+            Error::runtime(format!("to - 1 is out of bounds for {}", dtype.name()))
+        })?;
+        let bottom = if dtype.is_unsigned() || dtype.is_bool() {
+            0
+        } else {
+            -inclusive_top - 1
+        };
+        ensure(from >= bottom, || {
+            Error::runtime(format!("from is out of bounds for {}", dtype.name()))
+        })?;
         (from, to - from)
     } else {
         (0, inclusive_top + 1)
     };
     // 64 random bits modulo the count: the bias is below 2^-32 for ranges of up to 2^32.
-    let chosen = if count > u64::MAX as i128 { bits } else { f.binary_const(Binary::Remainder, &bits, count as u64 as i64)? };
+    let chosen = if count > u64::MAX as i128 {
+        bits
+    } else {
+        f.binary_const(Binary::Remainder, &bits, count as u64 as i64)?
+    };
     if dtype.is_float() {
         let signed = f.convert(&chosen, DType::I64)?;
         let moved = f.binary_const(Binary::Add, &signed, from as i64)?;
@@ -268,7 +324,9 @@ fn random(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// Results: `self · mask / (1 − p)` and the mask. `train` False: `self` and all true.
 fn native_dropout(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, p) = (call.tensor("input")?, call.float("p")?);
-    ensure((0.0..=1.0).contains(&p), || Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}")))?;
+    ensure((0.0..=1.0).contains(&p), || {
+        Error::runtime(format!("dropout probability has to be between 0 and 1, but got {p}"))
+    })?;
     let train = !call.has("train") || call.flag("train")?;
     if !train || p == 0.0 {
         let mask = f.constant(DType::Bool, x.dims(), true);
@@ -278,7 +336,11 @@ fn native_dropout(f: &mut Func, call: &Call) -> Result<Outputs> {
     let unit = unit(f, call, DType::F32, x.dims())?;
     let mask = f.compare_const(Comparison::Lt, &unit, 1.0 - p)?;
     let value = f.convert(x, wide)?;
-    let scaled = if p == 1.0 { f.full_like(&value, 0i64) } else { f.binary_const(Binary::Multiply, &value, 1.0 / (1.0 - p))? };
+    let scaled = if p == 1.0 {
+        f.full_like(&value, 0i64)
+    } else {
+        f.binary_const(Binary::Multiply, &value, 1.0 / (1.0 - p))?
+    };
     let zero = f.full_like(&scaled, 0i64);
     let result = f.select(&mask, &scaled, &zero)?;
     Ok(Outputs::all([f.convert(&result, x.dtype())?, mask]))
@@ -299,18 +361,35 @@ fn native_dropout_backward(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn multinomial(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     let (samples, replacement) = (call.int("num_samples")?, call.flag("replacement")?);
-    ensure(x.dtype().is_float(), || Error::runtime(format!("multinomial only supports floating-point dtypes for input, got: {}", x.dtype().name())))?;
-    ensure(matches!(x.rank(), 1 | 2), || Error::runtime("prob_dist must be 1 or 2 dim"))?;
+    ensure(x.dtype().is_float(), || {
+        Error::runtime(format!(
+            "multinomial only supports floating-point dtypes for input, got: {}",
+            x.dtype().name()
+        ))
+    })?;
+    ensure(matches!(x.rank(), 1 | 2), || {
+        Error::runtime("prob_dist must be 1 or 2 dim")
+    })?;
     ensure(samples > 0, || Error::runtime("cannot sample n_sample <= 0 samples"))?;
     let classes = x.dim(x.rank() - 1);
-    ensure(replacement || samples <= classes, || Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement"))?;
-    let wide = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    ensure(replacement || samples <= classes, || {
+        Error::runtime("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
+    })?;
+    let wide = if x.dtype() == DType::F64 {
+        DType::F64
+    } else {
+        DType::F32
+    };
     let weights = f.convert(x, wide)?;
     let finite = f.is_finite(&weights)?;
     let positive = f.compare_const(Comparison::Ge, &weights, 0i64)?;
     let fine = f.and(&finite, &positive)?;
     let ok = all(f, &fine)?;
-    f.check(&ok, Kind::Runtime, "probability tensor contains either `inf`, `nan` or element < 0")?;
+    f.check(
+        &ok,
+        Kind::Runtime,
+        "probability tensor contains either `inf`, `nan` or element < 0",
+    )?;
     let rows = if x.rank() == 2 { x.dim(0) } else { 1 };
     let weights = f.reshape(&weights, &[rows, classes])?;
     let result = if replacement {
@@ -340,9 +419,15 @@ fn multinomial(f: &mut Func, call: &Call) -> Result<Outputs> {
         let waiting = f.binary_const(Binary::Maximum, &waiting, f32::MIN_POSITIVE as f64)?;
         let keys = f.div(&weights, &waiting)?;
         let positions = f.iota(DType::I64, &[rows, classes], 1)?;
-        let sorted = f.sort(&[keys, positions], 1, true, |f, left, right| f.compare(Comparison::Gt, &left[0], &right[0]))?;
+        let sorted = f.sort(&[keys, positions], 1, true, |f, left, right| {
+            f.compare(Comparison::Gt, &left[0], &right[0])
+        })?;
         f.slice_axis(&sorted[1], 1, 0, samples)?
     };
-    let dims: Vec<i64> = if x.rank() == 2 { vec![rows, samples] } else { vec![samples] };
+    let dims: Vec<i64> = if x.rank() == 2 {
+        vec![rows, samples]
+    } else {
+        vec![samples]
+    };
     Ok(f.reshape(&result, &dims)?.into())
 }

@@ -19,16 +19,30 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 /// `self[index[i][j]][j] op= source[i][j]` for axis 0; `source` None: `value` everywhere.
-fn along_axis(f: &mut Func, call: &Call, source: Option<&Value>, combine: Option<Monoid>, base: Option<Value>) -> Result<Value> {
+fn along_axis(
+    f: &mut Func,
+    call: &Call,
+    source: Option<&Value>,
+    combine: Option<Monoid>,
+    base: Option<Value>,
+) -> Result<Value> {
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis("dim", x.rank())?;
     let base = base.unwrap_or_else(|| x.value.clone());
-    ensure(matches!(indices.dtype(), DType::I64 | DType::I32), || Error::runtime("scatter(): Expected dtype int64 for index"))?;
+    ensure(matches!(indices.dtype(), DType::I64 | DType::I32), || {
+        Error::runtime("scatter(): Expected dtype int64 for index")
+    })?;
     if indices.numel() == 0 {
         return Ok(base);
     }
     check_index_dims(x, indices, axis, "self")?;
-    let lifted = |f: &mut Func, value: &Value| if value.rank() == 0 { f.reshape(value, &[1]) } else { Ok(value.clone()) };
+    let lifted = |f: &mut Func, value: &Value| {
+        if value.rank() == 0 {
+            f.reshape(value, &[1])
+        } else {
+            Ok(value.clone())
+        }
+    };
     let original = base.clone();
     let base = lifted(f, &base)?;
     let index = normalized(f, call, indices, base.dim(axis), false)?;
@@ -36,9 +50,21 @@ fn along_axis(f: &mut Func, call: &Call, source: Option<&Value>, combine: Option
     let update = match source {
         Some(source) => {
             let source = lifted(f, source)?;
-            ensure(source.rank() == index.rank() && index.dims().iter().zip(source.dims()).all(|(index, source)| index <= source), || {
-                Error::runtime(format!("Expected index {:?} to be no larger than src {:?}", index.dims(), source.dims()))
-            })?;
+            ensure(
+                source.rank() == index.rank()
+                    && index
+                        .dims()
+                        .iter()
+                        .zip(source.dims())
+                        .all(|(index, source)| index <= source),
+                || {
+                    Error::runtime(format!(
+                        "Expected index {:?} to be no larger than src {:?}",
+                        index.dims(),
+                        source.dims()
+                    ))
+                },
+            )?;
             let zeros = vec![0; index.rank()];
             let ones = vec![1; index.rank()];
             f.slice(&source, &zeros, index.dims(), &ones)?
@@ -49,7 +75,11 @@ fn along_axis(f: &mut Func, call: &Call, source: Option<&Value>, combine: Option
         }
     };
     ensure(update.dtype() == base.dtype(), || {
-        Error::runtime(format!("scatter(): Expected self.dtype to be equal to src.dtype, got {} and {}", base.dtype().name(), update.dtype().name()))
+        Error::runtime(format!(
+            "scatter(): Expected self.dtype to be equal to src.dtype, got {} and {}",
+            base.dtype().name(),
+            update.dtype().name()
+        ))
     })?;
     let vectors = full_vectors(f, &index, axis)?;
     let rank = base.rank();
@@ -69,7 +99,11 @@ fn scatter(f: &mut Func, call: &Call) -> Result<Outputs> {
         None => None,
         Some("add") => Some(Monoid::Add),
         Some("multiply") => Some(Monoid::Multiply),
-        Some(other) => return Err(Error::runtime(format!("reduce argument must be either add or multiply, got {other}"))),
+        Some(other) => {
+            return Err(Error::runtime(format!(
+                "reduce argument must be either add or multiply, got {other}"
+            )));
+        }
     };
     let source = call.tensor_opt("src").map(|source| source.value.clone());
     Ok(along_axis(f, call, source.as_ref(), combine, None)?.into())
@@ -86,7 +120,11 @@ fn monoid_of(reduce: &str) -> Result<Option<Monoid>> {
         "prod" => Monoid::Multiply,
         "amax" => Monoid::Maximum,
         "amin" => Monoid::Minimum,
-        other => return Err(Error::runtime(format!("reduce argument must be either sum, prod, mean, amax or amin, got {other}"))),
+        other => {
+            return Err(Error::runtime(format!(
+                "reduce argument must be either sum, prod, mean, amax or amin, got {other}"
+            )));
+        }
     }))
 }
 
@@ -129,7 +167,11 @@ fn scatter_reduce(f: &mut Func, call: &Call) -> Result<Outputs> {
     if reduce != "mean" {
         return Ok(result.into());
     }
-    let counts = if include_self { f.binary_const(Binary::Add, &counts, 1i64)? } else { counts };
+    let counts = if include_self {
+        f.binary_const(Binary::Add, &counts, 1i64)?
+    } else {
+        counts
+    };
     Ok(divide_by_count(f, &result, &counts)?.into())
 }
 
@@ -137,16 +179,31 @@ fn scatter_reduce(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn rows(f: &mut Func, call: &Call, base: &Value, source: &Value, combine: Option<Monoid>) -> Result<Value> {
     let indices = call.tensor("index")?;
     let axis = call.axis("dim", base.rank())?;
-    ensure(indices.rank() <= 1, || Error::index("index: Index should have dimension 1 or 0"))?;
+    ensure(indices.rank() <= 1, || {
+        Error::index("index: Index should have dimension 1 or 0")
+    })?;
     ensure(source.dtype() == base.dtype(), || {
-        Error::runtime(format!("self ({}) and source ({}) must have the same scalar type", base.dtype().name(), source.dtype().name()))
+        Error::runtime(format!(
+            "self ({}) and source ({}) must have the same scalar type",
+            base.dtype().name(),
+            source.dtype().name()
+        ))
     })?;
     let original = base.clone();
-    let base = if base.rank() == 0 { f.reshape(base, &[1])? } else { base.clone() };
+    let base = if base.rank() == 0 {
+        f.reshape(base, &[1])?
+    } else {
+        base.clone()
+    };
     let mut wanted = base.dims().to_vec();
     wanted[axis] = indices.numel();
     ensure(source.numel() == crate::shape::numel(&wanted), || {
-        Error::runtime(format!("source of shape {:?} does not match the destination {:?} at {} indices along {axis}", source.dims(), original.dims(), indices.numel()))
+        Error::runtime(format!(
+            "source of shape {:?} does not match the destination {:?} at {} indices along {axis}",
+            source.dims(),
+            original.dims(),
+            indices.numel()
+        ))
     })?;
     let source = f.reshape(source, &wanted)?;
     let index = normalized(f, call, indices, base.dim(axis), false)?;
@@ -168,7 +225,11 @@ fn index_add(f: &mut Func, call: &Call) -> Result<Outputs> {
     if let Some(alpha) = call.tensor_opt("alpha") {
         let alpha = f.convert(alpha, value.dtype())?;
         let alpha = f.broadcast_to(&alpha, value.dims())?;
-        value = if value.dtype().is_bool() { f.and(&value, &alpha)? } else { f.mul(&value, &alpha)? };
+        value = if value.dtype().is_bool() {
+            f.and(&value, &alpha)?
+        } else {
+            f.mul(&value, &alpha)?
+        };
     }
     Ok(rows(f, call, x, &value, Some(Monoid::Add))?.into())
 }
@@ -180,7 +241,12 @@ fn index_copy(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 fn index_fill(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, value, indices) = (call.tensor("self")?, call.tensor("value")?, call.tensor("index")?);
-    ensure(value.rank() == 0, || Error::runtime(format!("index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).", value.rank())))?;
+    ensure(value.rank() == 0, || {
+        Error::runtime(format!(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with {} dimension(s).",
+            value.rank()
+        ))
+    })?;
     let axis = call.axis("dim", x.rank())?;
     let mut dims = if x.rank() == 0 { vec![1] } else { x.dims().to_vec() };
     dims[axis] = indices.numel();
@@ -202,16 +268,26 @@ fn index_reduce(f: &mut Func, call: &Call) -> Result<Outputs> {
     if reduce != "mean" {
         return Ok(result.into());
     }
-    let counts = if include_self { f.binary_const(Binary::Add, &counts, 1i64)? } else { counts };
+    let counts = if include_self {
+        f.binary_const(Binary::Add, &counts, 1i64)?
+    } else {
+        counts
+    };
     Ok(divide_by_count(f, &result, &counts)?.into())
 }
 
 /// Elements of `source`, in order, where `mask`.
 fn masked_scatter(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, mask, source) = (call.tensor("self")?, call.tensor("mask")?, call.tensor("source")?);
-    ensure(mask.dtype().is_bool(), || Error::runtime("masked_scatter_ only supports boolean masks"))?;
+    ensure(mask.dtype().is_bool(), || {
+        Error::runtime("masked_scatter_ only supports boolean masks")
+    })?;
     ensure(x.dtype() == source.dtype(), || {
-        Error::runtime(format!("masked_scatter: expected self and source to have same dtypes but got {} and {}", x.dtype().name(), source.dtype().name()))
+        Error::runtime(format!(
+            "masked_scatter: expected self and source to have same dtypes but got {} and {}",
+            x.dtype().name(),
+            source.dtype().name()
+        ))
     })?;
     let (x, mask) = f.broadcast_pair(x, mask)?;
     let size = x.numel();
@@ -225,7 +301,11 @@ fn masked_scatter(f: &mut Func, call: &Call) -> Result<Outputs> {
     let last = f.slice_axis(&count, 0, size - 1, size)?;
     let last = f.reshape(&last, &[])?;
     let enough = f.compare_const(Comparison::Le, &last, source.numel())?;
-    f.check(&enough, crate::error::Kind::Runtime, "masked_scatter: Number of elements of source < number of ones in mask")?;
+    f.check(
+        &enough,
+        crate::error::Kind::Runtime,
+        "masked_scatter: Number of elements of source < number of ones in mask",
+    )?;
     let flat = f.reshape(source, &[source.numel()])?;
     let values = f.take(&flat, &position, 0)?;
     let values = f.reshape(&values, x.dims())?;

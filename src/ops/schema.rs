@@ -74,12 +74,23 @@ impl Schema {
             parsed.push(argument(ty, name, keyword_only));
         }
         let results = results.trim().trim_start_matches("->").trim();
-        let results = results.strip_prefix('(').and_then(|inner| inner.strip_suffix(')')).unwrap_or(results);
+        let results = results
+            .strip_prefix('(')
+            .and_then(|inner| inner.strip_suffix(')'))
+            .unwrap_or(results);
         let returns = split_top(results)
             .into_iter()
-            .map(|item| Return { list: item.contains("[]"), alias: item.contains('!') })
+            .map(|item| Return {
+                list: item.contains("[]"),
+                alias: item.contains('!'),
+            })
             .collect();
-        Ok(Schema { name: name.into(), overload: overload.into(), arguments: parsed, returns })
+        Ok(Schema {
+            name: name.into(),
+            overload: overload.into(),
+            arguments: parsed,
+            returns,
+        })
     }
 
     pub fn is_foreach(&self) -> bool {
@@ -107,8 +118,13 @@ impl Schema {
     }
 
     pub fn variant(&self) -> Variant {
-        let written: Vec<usize> =
-            self.arguments.iter().enumerate().filter(|(_, argument)| argument.write).map(|(index, _)| index).collect();
+        let written: Vec<usize> = self
+            .arguments
+            .iter()
+            .enumerate()
+            .filter(|(_, argument)| argument.write)
+            .map(|(index, _)| index)
+            .collect();
         match written.as_slice() {
             [] => Variant::Functional,
             [0] if !self.arguments[0].keyword_only => Variant::InPlace,
@@ -129,7 +145,13 @@ fn argument(ty: &str, name: &str, keyword_only: bool) -> Argument {
         "Generator" => ArgType::Generator,
         _ => ArgType::Other,
     };
-    Argument { name: name.into(), ty, list, write, keyword_only }
+    Argument {
+        name: name.into(),
+        ty,
+        list,
+        write,
+        keyword_only,
+    }
 }
 
 /// Position of the parenthesis that closes the one at the start of `text`.
@@ -184,7 +206,16 @@ mod tests {
         assert_eq!((schema.name.as_str(), schema.overload.as_str()), ("max", "dim_max"));
         assert_eq!(schema.variant(), Variant::Out);
         assert_eq!(schema.arguments.iter().filter(|argument| argument.write).count(), 2);
-        assert_eq!(schema.returns, vec![Return { list: false, alias: true }; 2]);
+        assert_eq!(
+            schema.returns,
+            vec![
+                Return {
+                    list: false,
+                    alias: true
+                };
+                2
+            ]
+        );
     }
 
     #[test]
@@ -192,7 +223,10 @@ mod tests {
         let schema =
             Schema::parse("aten::_foreach_addcdiv_.ScalarList(Tensor(a!)[] self, Tensor[] tensor1, Tensor[] tensor2, Scalar[] scalars) -> ()")
                 .unwrap();
-        assert_eq!(schema.base_names(), vec!["_foreach_addcdiv_", "_foreach_addcdiv", "addcdiv"]);
+        assert_eq!(
+            schema.base_names(),
+            vec!["_foreach_addcdiv_", "_foreach_addcdiv", "addcdiv"]
+        );
         assert_eq!(schema.variant(), Variant::InPlace);
         assert!(schema.arguments[3].list && schema.arguments[3].ty == ArgType::Scalar);
         assert!(schema.returns.is_empty());
@@ -200,7 +234,10 @@ mod tests {
 
     #[test]
     fn defaults_with_commas_do_not_split() {
-        let schema = Schema::parse("aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0]) -> Tensor").unwrap();
+        let schema = Schema::parse(
+            "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=[0, 0]) -> Tensor",
+        )
+        .unwrap();
         assert_eq!(schema.arguments.len(), 4);
         assert_eq!(schema.arguments[3].name, "padding");
         assert_eq!(schema.variant(), Variant::Functional);

@@ -16,7 +16,9 @@ pub(super) const OPS: &[OpDef] = &[
 
 /// `self` in float32 or float64, with at least one axis, and the axis.
 fn prepare(f: &mut Func, call: &Call, x: &Value) -> Result<(Value, usize)> {
-    ensure(x.dtype().is_float(), || Error::not_implemented(format!("\"softmax\" not implemented for {}", x.dtype())))?;
+    ensure(x.dtype().is_float(), || {
+        Error::not_implemented(format!("\"softmax\" not implemented for {}", x.dtype()))
+    })?;
     let axis = call.axis("dim", x.rank())?;
     let wide = f.convert(x, x.dtype().opmath())?;
     Ok((if x.rank() == 0 { f.reshape(&wide, &[1])? } else { wide }, axis))

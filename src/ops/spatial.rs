@@ -24,7 +24,11 @@ pub fn set_platform(name: &str) {
 }
 
 pub fn target() -> Target {
-    if ACCELERATOR.load(Relaxed) { Target::Accelerator } else { Target::XlaCpu }
+    if ACCELERATOR.load(Relaxed) {
+        Target::Accelerator
+    } else {
+        Target::XlaCpu
+    }
 }
 
 /// An argument of `rank` integers; a single one stands for all.
@@ -33,7 +37,9 @@ pub fn tuple(call: &Call, name: &str, rank: usize) -> Result<Vec<i64>> {
     match list.len() {
         1 => Ok(vec![list[0]; rank]),
         length if length == rank => Ok(list),
-        _ => Err(Error::runtime(format!("{name} must either be a single int, or a tuple of {rank} ints, got {list:?}"))),
+        _ => Err(Error::runtime(format!(
+            "{name} must either be a single int, or a tuple of {rank} ints, got {list:?}"
+        ))),
     }
 }
 
@@ -41,7 +47,10 @@ pub fn tuple(call: &Call, name: &str, rank: usize) -> Result<Vec<i64>> {
 pub fn positions(sizes: &[i64]) -> Vec<Vec<i64>> {
     let mut all = vec![Vec::new()];
     for &size in sizes {
-        all = all.into_iter().flat_map(|prefix| (0..size).map(move |next| [prefix.as_slice(), &[next]].concat())).collect();
+        all = all
+            .into_iter()
+            .flat_map(|prefix| (0..size).map(move |next| [prefix.as_slice(), &[next]].concat()))
+            .collect();
     }
     all
 }
@@ -54,7 +63,14 @@ pub fn strided(f: &mut Func, x: &Value, starts: &[i64], sizes: &[i64], strides: 
     let mut stride = vec![1; lead];
     for axis in 0..starts.len() {
         start.push(starts[axis]);
-        limit.push(starts[axis] + if sizes[axis] == 0 { 0 } else { (sizes[axis] - 1) * strides[axis] + 1 });
+        limit.push(
+            starts[axis]
+                + if sizes[axis] == 0 {
+                    0
+                } else {
+                    (sizes[axis] - 1) * strides[axis] + 1
+                },
+        );
         stride.push(strides[axis]);
     }
     if start.iter().all(|&start| start == 0) && limit == x.dims() && stride.iter().all(|&stride| stride == 1) {
@@ -65,7 +81,10 @@ pub fn strided(f: &mut Func, x: &Value, starts: &[i64], sizes: &[i64], strides: 
 
 /// Pads the last axes with `value` (0-d); the value itself when nothing is to be done.
 pub fn pad(f: &mut Func, x: &Value, value: &Value, low: &[i64], high: &[i64], interior: &[i64]) -> Result<Value> {
-    if [low, high, interior].iter().all(|list| list.iter().all(|&size| size == 0)) {
+    if [low, high, interior]
+        .iter()
+        .all(|list| list.iter().all(|&size| size == 0))
+    {
         return Ok(x.clone());
     }
     let lead = x.rank() - low.len();
@@ -80,7 +99,10 @@ pub fn pad_zero(f: &mut Func, x: &Value, low: &[i64], high: &[i64], interior: &[
 
 /// Values of equal type side by side on a new axis.
 pub fn stack(f: &mut Func, values: &[Value], axis: usize) -> Result<Value> {
-    let values = values.iter().map(|value| f.unsqueeze(value, &[axis])).collect::<Result<Vec<_>>>()?;
+    let values = values
+        .iter()
+        .map(|value| f.unsqueeze(value, &[axis]))
+        .collect::<Result<Vec<_>>>()?;
     if let [one] = values.as_slice() {
         return Ok(one.clone());
     }

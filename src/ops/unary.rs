@@ -12,10 +12,12 @@ use std::f64::consts::{LN_2, LN_10, PI};
 pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("exp", |f, call| float(f, call, Unary::Exp)),
     OpDef::elementwise("expm1", |f, call| float(f, call, Unary::Expm1)),
-    OpDef::elementwise("exp2", |f, call| float_with(f, call, |f, x| {
-        let scaled = f.binary_const(Binary::Multiply, x, LN_2)?;
-        f.unary(Unary::Exp, &scaled)
-    })),
+    OpDef::elementwise("exp2", |f, call| {
+        float_with(f, call, |f, x| {
+            let scaled = f.binary_const(Binary::Multiply, x, LN_2)?;
+            f.unary(Unary::Exp, &scaled)
+        })
+    }),
     OpDef::elementwise("log", |f, call| float(f, call, Unary::Log)),
     OpDef::elementwise("log1p", |f, call| float(f, call, Unary::Log1p)),
     OpDef::elementwise("log2", |f, call| logarithm(f, call, LN_2)),
@@ -48,10 +50,12 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("special_entr", entr),
     OpDef::elementwise("sinc", sinc),
     OpDef::elementwise("logit", logit),
-    OpDef::elementwise("reciprocal", |f, call| float_with(f, call, |f, x| {
-        let one = f.full_like(x, 1i64);
-        f.div(&one, x)
-    })),
+    OpDef::elementwise("reciprocal", |f, call| {
+        float_with(f, call, |f, x| {
+            let one = f.full_like(x, 1i64);
+            f.div(&one, x)
+        })
+    }),
     OpDef::elementwise("abs", abs),
     OpDef::elementwise("neg", neg),
     OpDef::elementwise("sign", sign),
@@ -60,14 +64,20 @@ pub(super) const OPS: &[OpDef] = &[
     OpDef::elementwise("floor", |f, call| rounding(f, call, |f, x| f.unary(Unary::Floor, x))),
     OpDef::elementwise("ceil", |f, call| rounding(f, call, |f, x| f.unary(Unary::Ceil, x))),
     OpDef::elementwise("trunc", |f, call| rounding(f, call, truncate)),
-    OpDef::elementwise("frac", |f, call| rounding(f, call, |f, x| {
-        let whole = truncate(f, x)?;
-        f.sub(x, &whole)
-    })),
+    OpDef::elementwise("frac", |f, call| {
+        rounding(f, call, |f, x| {
+            let whole = truncate(f, x)?;
+            f.sub(x, &whole)
+        })
+    }),
     OpDef::elementwise("round", round),
     OpDef::elementwise("nan_to_num", nan_to_num),
-    OpDef::elementwise("deg2rad", |f, call| float_with(f, call, |f, x| f.binary_const(Binary::Multiply, x, PI / 180.0))),
-    OpDef::elementwise("rad2deg", |f, call| float_with(f, call, |f, x| f.binary_const(Binary::Multiply, x, 180.0 / PI))),
+    OpDef::elementwise("deg2rad", |f, call| {
+        float_with(f, call, |f, x| f.binary_const(Binary::Multiply, x, PI / 180.0))
+    }),
+    OpDef::elementwise("rad2deg", |f, call| {
+        float_with(f, call, |f, x| f.binary_const(Binary::Multiply, x, 180.0 / PI))
+    }),
     OpDef::elementwise("frexp", frexp),
 ];
 
@@ -77,14 +87,20 @@ fn float(f: &mut Func, call: &Call, op: Unary) -> Result<Outputs> {
 
 /// Integers and bool are computed as the default float dtype.
 fn float_with(f: &mut Func, call: &Call, body: impl FnOnce(&mut Func, &Value) -> Result<Value>) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("self")?], Promotion::IntToFloat, |f, x| body(f, &x[0]))
+    pointwise(f, call, &[call.tensor("self")?], Promotion::IntToFloat, |f, x| {
+        body(f, &x[0])
+    })
 }
 
 /// Integers stay as they are.
 fn rounding(f: &mut Func, call: &Call, body: impl FnOnce(&mut Func, &Value) -> Result<Value>) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(!x.dtype().is_complex(), || Error::runtime("rounding is not supported for complex inputs"))?;
-    ensure(!x.dtype().is_bool(), || Error::not_implemented("rounding is not implemented for 'Bool'"))?;
+    ensure(!x.dtype().is_complex(), || {
+        Error::runtime("rounding is not supported for complex inputs")
+    })?;
+    ensure(!x.dtype().is_bool(), || {
+        Error::not_implemented("rounding is not implemented for 'Bool'")
+    })?;
     if x.dtype().is_integer() {
         return Ok(x.value.clone().into());
     }
@@ -117,7 +133,9 @@ fn digamma(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// `n` counts derivatives of ψ.
 fn polygamma(f: &mut Func, call: &Call) -> Result<Outputs> {
     let order = call.int("n")?;
-    ensure(order >= 0, || Error::runtime("polygamma(n, x) does not support negative n."))?;
+    ensure(order >= 0, || {
+        Error::runtime("polygamma(n, x) does not support negative n.")
+    })?;
     if order == 0 {
         return digamma(f, call);
     }
@@ -128,7 +146,13 @@ fn polygamma(f: &mut Func, call: &Call) -> Result<Outputs> {
 }
 
 fn zeta(f: &mut Func, call: &Call) -> Result<Outputs> {
-    pointwise(f, call, &[call.tensor("self")?, call.tensor("other")?], Promotion::IntToFloat, |f, x| f.binary(Binary::Zeta, &x[0], &x[1]))
+    pointwise(
+        f,
+        call,
+        &[call.tensor("self")?, call.tensor("other")?],
+        Promotion::IntToFloat,
+        |f, x| f.binary(Binary::Zeta, &x[0], &x[1]),
+    )
 }
 
 /// √2 · erf⁻¹(2p − 1).
@@ -207,7 +231,9 @@ fn abs(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn neg(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     ensure(!x.dtype().is_bool(), || {
-        Error::runtime("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.")
+        Error::runtime(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.",
+        )
     })?;
     Ok(f.neg(x)?.into())
 }
@@ -215,7 +241,9 @@ fn neg(f: &mut Func, call: &Call) -> Result<Outputs> {
 fn sign(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
     ensure(!x.dtype().is_complex(), || {
-        Error::runtime("Unlike NumPy, torch.sign doesn't support complex numbers. To compute the sign of a complex number, use torch.sgn() instead.")
+        Error::runtime(
+            "Unlike NumPy, torch.sign doesn't support complex numbers. To compute the sign of a complex number, use torch.sgn() instead.",
+        )
     })?;
     sign_of(f, x)
 }
@@ -230,7 +258,10 @@ fn sign_of(f: &mut Func, x: &Value) -> Result<Outputs> {
     }
     if x.dtype().is_float() {
         // sign(NaN) is 0 in PyTorch
-        let (above, below) = (f.compare_const(Comparison::Gt, x, 0i64)?, f.compare_const(Comparison::Lt, x, 0i64)?);
+        let (above, below) = (
+            f.compare_const(Comparison::Gt, x, 0i64)?,
+            f.compare_const(Comparison::Lt, x, 0i64)?,
+        );
         let (above, below) = (f.convert(&above, x.dtype())?, f.convert(&below, x.dtype())?);
         return Ok(f.sub(&above, &below)?.into());
     }
@@ -239,7 +270,9 @@ fn sign_of(f: &mut Func, x: &Value) -> Result<Outputs> {
 
 fn signbit(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(!x.dtype().is_complex(), || Error::runtime("signbit is not implemented for complex tensors."))?;
+    ensure(!x.dtype().is_complex(), || {
+        Error::runtime("signbit is not implemented for complex tensors.")
+    })?;
     if x.dtype().is_bool() {
         return Ok(f.constant(DType::Bool, x.dims(), false).into());
     }
@@ -254,7 +287,11 @@ fn round(f: &mut Func, call: &Call) -> Result<Outputs> {
             return f.unary(Unary::RoundNearestEven, x);
         }
         let scale = 10f64.powi(decimals.unsigned_abs().min(400) as i32);
-        let (there, back) = if decimals > 0 { (Binary::Multiply, Binary::Divide) } else { (Binary::Divide, Binary::Multiply) };
+        let (there, back) = if decimals > 0 {
+            (Binary::Multiply, Binary::Divide)
+        } else {
+            (Binary::Divide, Binary::Multiply)
+        };
         let scaled = f.binary_const(there, x, scale)?;
         let rounded = f.unary(Unary::RoundNearestEven, &scaled)?;
         f.binary_const(back, &rounded, scale)
@@ -297,7 +334,9 @@ fn nan_to_num(f: &mut Func, call: &Call) -> Result<Outputs> {
 /// Mantissa in ±[0.5, 1) and int32 exponent; zeros, infinities and NaN have exponent 0.
 fn frexp(f: &mut Func, call: &Call) -> Result<Outputs> {
     let x = call.tensor("self")?;
-    ensure(x.dtype().is_float(), || Error::runtime("torch.frexp() only supports floating-point dtypes"))?;
+    ensure(x.dtype().is_float(), || {
+        Error::runtime("torch.frexp() only supports floating-point dtypes")
+    })?;
     // float64 holds every narrower float, subnormals too, as a normal number; its own subnormals are scaled up.
     let wide = f.convert(x, DType::F64)?;
     let magnitude = f.unary(Unary::Abs, &wide)?;
@@ -319,5 +358,8 @@ fn frexp(f: &mut Func, call: &Call) -> Result<Outputs> {
     let mantissa = f.select(&plain, &mantissa, &wide)?;
     let zero = f.full_like(&exponent, 0i64);
     let exponent = f.select(&plain, &exponent, &zero)?;
-    Ok(Outputs::all([f.convert(&mantissa, x.dtype())?, f.convert(&exponent, DType::I32)?]))
+    Ok(Outputs::all([
+        f.convert(&mantissa, x.dtype())?,
+        f.convert(&exponent, DType::I32)?,
+    ]))
 }

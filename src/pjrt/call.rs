@@ -51,7 +51,7 @@ impl Table {
     fn missing(self, slot: Slot) -> Error {
         let (major, minor) = self.version();
         Error::not_implemented(format!(
-            "the plugin (PJRT API {major}.{minor}) has no function {slot:?}; a newer plugin is needed"
+            "the plugin (PJRT API {major}.{minor}) has no function PJRT_{slot:?}; a newer plugin is needed"
         ))
     }
 

@@ -172,12 +172,19 @@ impl Func {
 
     /// 0, 1, 2, … along `axis`.
     pub fn iota(&mut self, dtype: DType, dims: &[i64], axis: usize) -> Result<Value> {
-        ensure(axis < dims.len(), || Error::runtime(format!("iota along axis {axis} of rank {}", dims.len())))?;
+        ensure(axis < dims.len(), || {
+            Error::runtime(format!("iota along axis {axis} of rank {}", dims.len()))
+        })?;
         if dtype.is_bool() {
             let numbers = self.iota(DType::I32, dims, axis)?;
             return self.convert(&numbers, dtype);
         }
-        Ok(self.single("stablehlo.iota", &[], format!("iota_dimension = {axis} : i64"), TensorType::new(dtype, dims)))
+        Ok(self.single(
+            "stablehlo.iota",
+            &[],
+            format!("iota_dimension = {axis} : i64"),
+            TensorType::new(dtype, dims),
+        ))
     }
 
     pub fn unary(&mut self, op: Unary, x: &Value) -> Result<Value> {
@@ -299,12 +306,15 @@ impl Func {
 
     /// True where a float (or either part of a complex) is NaN; false for other dtypes.
     pub fn is_nan(&mut self, x: &Value) -> Result<Value> {
-        if x.dtype().is_inexact() { self.compare(Comparison::Ne, x, x) } else { Ok(self.constant(DType::Bool, x.dims(), false)) }
+        if x.dtype().is_inexact() {
+            self.compare(Comparison::Ne, x, x)
+        } else {
+            Ok(self.constant(DType::Bool, x.dims(), false))
+        }
     }
 
     /// A hint to keep the value from being fused or folded (`optimization_barrier`).
     pub fn barrier(&mut self, x: &Value) -> Result<Value> {
         Ok(self.single("stablehlo.optimization_barrier", &[x], String::new(), x.ty.clone()))
     }
-
 }

@@ -69,6 +69,19 @@ impl Func {
         self.precision = precision;
     }
 
+    /// Whether dots and convolutions of float16 and bfloat16 convert their operands to float32 first (XLA:CPU lacks kernels).
+    pub fn set_widen(&mut self, widen: bool) {
+        self.widen = widen;
+    }
+
+    fn widened(&mut self, value: &Value) -> Result<Value> {
+        if self.widen && matches!(value.dtype(), DType::F16 | DType::BF16) {
+            self.convert(value, DType::F32)
+        } else {
+            Ok(value.clone())
+        }
+    }
+
     /// `, precision_config = […]`; nothing for integers, which have none.
     fn precision_text(&self, dtype: DType) -> String {
         if !dtype.is_inexact() {
@@ -84,7 +97,13 @@ impl Func {
 
     /// Result: batch axes, then left's free axes, then right's. `out` is the result's dtype (also the accumulator's).
     pub fn dot_general(&mut self, left: &Value, right: &Value, dims: &DotDims, out: DType) -> Result<Value> {
-        let ty = infer::dot_general(&left.ty, &right.ty, dims, out)?;
+        let (left, right) = (&self.widened(left)?, &self.widened(right)?);
+        let ty = infer::dot_general(
+            &left.ty,
+            &right.ty,
+            dims,
+            if left.dtype() == DType::F32 { DType::F32 } else { out },
+        )?;
         let mut parts = Vec::new();
         for (name, axes) in [
             ("lhs_batching_dimensions", &dims.left_batch),
@@ -96,15 +115,22 @@ impl Func {
                 parts.push(format!("{name} = {}", list(axes)));
             }
         }
-        let attributes =
-            format!("dot_dimension_numbers = #stablehlo.dot<{}>{}", parts.join(", "), self.precision_text(left.dtype()));
-        Ok(self.single("stablehlo.dot_general", &[left, right], attributes, ty))
+        let attributes = format!(
+            "dot_dimension_numbers = #stablehlo.dot<{}>{}",
+            parts.join(", "),
+            self.precision_text(left.dtype())
+        );
+        let result = self.single("stablehlo.dot_general", &[left, right], attributes, ty);
+        self.convert(&result, out)
     }
 
     /// `[…batch, M, K] · […batch, K, N]` with equal batch dims.
     pub fn matmul(&mut self, left: &Value, right: &Value, out: DType) -> Result<Value> {
         ensure(left.rank() >= 2 && right.rank() == left.rank(), || {
-            Error::runtime(format!("matmul wants two values of one rank of at least 2, got {} and {}", left.ty, right.ty))
+            Error::runtime(format!(
+                "matmul wants two values of one rank of at least 2, got {} and {}",
+                left.ty, right.ty
+            ))
         })?;
         let batch: Vec<usize> = (0..left.rank() - 2).collect();
         let dims = DotDims {
@@ -117,15 +143,41 @@ impl Func {
     }
 
     pub fn convolution(&mut self, left: &Value, right: &Value, config: &Convolution, out: DType) -> Result<Value> {
-        let ty = infer::convolution(&left.ty, &right.ty, config, out)?;
+        let (left, right) = (&self.widened(left)?, &self.widened(right)?);
+        let ty = infer::convolution(
+            &left.ty,
+            &right.ty,
+            config,
+            if left.dtype() == DType::F32 { DType::F32 } else { out },
+        )?;
         let numbers = format!(
             "{}x{}->{}",
-            roles(("b", config.input_batch), ("f", config.input_feature), &config.input_spatial),
-            roles(("i", config.kernel_input_feature), ("o", config.kernel_output_feature), &config.kernel_spatial),
-            roles(("b", config.output_batch), ("f", config.output_feature), &config.output_spatial)
+            roles(
+                ("b", config.input_batch),
+                ("f", config.input_feature),
+                &config.input_spatial
+            ),
+            roles(
+                ("i", config.kernel_input_feature),
+                ("o", config.kernel_output_feature),
+                &config.kernel_spatial
+            ),
+            roles(
+                ("b", config.output_batch),
+                ("f", config.output_feature),
+                &config.output_spatial
+            )
         );
-        let reversal: Vec<&str> = config.reverse.iter().map(|&flag| if flag { "true" } else { "false" }).collect();
-        let reversal = if reversal.is_empty() { "array<i1>".into() } else { format!("array<i1: {}>", reversal.join(", ")) };
+        let reversal: Vec<&str> = config
+            .reverse
+            .iter()
+            .map(|&flag| if flag { "true" } else { "false" })
+            .collect();
+        let reversal = if reversal.is_empty() {
+            "array<i1>".into()
+        } else {
+            format!("array<i1: {}>", reversal.join(", "))
+        };
         let attributes = format!(
             "batch_group_count = {} : i64, dimension_numbers = #stablehlo.conv<{numbers}>, feature_group_count = {} : i64, \
              lhs_dilation = {}, padding = {}, rhs_dilation = {}, window_reversal = {reversal}, window_strides = {}{}",
@@ -137,7 +189,8 @@ impl Func {
             ints(config.stride.iter().copied()),
             self.precision_text(left.dtype())
         );
-        Ok(self.single("stablehlo.convolution", &[left, right], attributes, ty))
+        let result = self.single("stablehlo.convolution", &[left, right], attributes, ty);
+        self.convert(&result, out)
     }
 
     pub fn cholesky(&mut self, x: &Value, lower: bool) -> Result<Value> {
@@ -146,10 +199,21 @@ impl Func {
     }
 
     /// Solves `a · x = b` (`left`) or `x · a = b`; `transpose` of `a`: `NO_TRANSPOSE`, `TRANSPOSE`, `ADJOINT`.
-    pub fn triangular_solve(&mut self, a: &Value, b: &Value, left: bool, lower: bool, unit: bool, transpose: &str) -> Result<Value> {
+    pub fn triangular_solve(
+        &mut self,
+        a: &Value,
+        b: &Value,
+        left: bool,
+        lower: bool,
+        unit: bool,
+        transpose: &str,
+    ) -> Result<Value> {
         infer::square(&a.ty, "triangular_solve")?;
         ensure(a.dtype() == b.dtype() && a.rank() == b.rank(), || {
-            Error::runtime(format!("triangular_solve of {} and {}: dtypes and ranks must agree", a.ty, b.ty))
+            Error::runtime(format!(
+                "triangular_solve of {} and {}: dtypes and ranks must agree",
+                a.ty, b.ty
+            ))
         })?;
         ensure(matches!(transpose, "NO_TRANSPOSE" | "TRANSPOSE" | "ADJOINT"), || {
             Error::runtime(format!("triangular_solve: unknown transpose {transpose}"))
@@ -163,7 +227,10 @@ impl Func {
     /// `kind` is `FFT`, `IFFT`, `RFFT`, `IRFFT`; over the last `lengths.len()` axes.
     pub fn fft(&mut self, x: &Value, kind: &str, lengths: &[i64]) -> Result<Value> {
         let ty: TensorType = infer::fft(&x.ty, kind, lengths)?;
-        let attributes = format!("fft_length = {}, fft_type = #stablehlo<fft_type {kind}>", ints(lengths.iter().copied()));
+        let attributes = format!(
+            "fft_length = {}, fft_type = #stablehlo<fft_type {kind}>",
+            ints(lengths.iter().copied())
+        );
         Ok(self.single("stablehlo.fft", &[x], attributes, ty))
     }
 }

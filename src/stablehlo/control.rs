@@ -23,8 +23,16 @@ impl Func {
             Error::runtime("the condition of while must be a 0-d bool")
         })?;
         let body = self.region(&carried, body)?;
-        ensure(types(&body.results) == carried, || Error::runtime("the body of while must return the carried types"))?;
-        Ok(self.operation("stablehlo.while", initial.to_vec(), String::new(), vec![condition, body], carried))
+        ensure(types(&body.results) == carried, || {
+            Error::runtime("the body of while must return the carried types")
+        })?;
+        Ok(self.operation(
+            "stablehlo.while",
+            initial.to_vec(),
+            String::new(),
+            vec![condition, body],
+            carried,
+        ))
     }
 
     /// `if`: both branches return values of equal types.
@@ -40,8 +48,16 @@ impl Func {
         let on_true = self.region(&[], |f, _| on_true(f))?;
         let on_false = self.region(&[], |f, _| on_false(f))?;
         let results = types(&on_true.results);
-        ensure(results == types(&on_false.results), || Error::runtime("the branches of if must return equal types"))?;
-        Ok(self.operation("stablehlo.if", vec![condition.clone()], String::new(), vec![on_true, on_false], results))
+        ensure(results == types(&on_false.results), || {
+            Error::runtime("the branches of if must return equal types")
+        })?;
+        Ok(self.operation(
+            "stablehlo.if",
+            vec![condition.clone()],
+            String::new(),
+            vec![on_true, on_false],
+            results,
+        ))
     }
 
     /// Philox bits: `state` is `[2] uint64` (key, counter) → random bits of an unsigned dtype (`U32`, `U64`).
@@ -49,7 +65,9 @@ impl Func {
         ensure(state.ty == TensorType::new(DType::U64, &[2]), || {
             Error::runtime(format!("the random state must be tensor<2xui64>, got {}", state.ty))
         })?;
-        ensure(matches!(dtype, DType::U32 | DType::U64), || Error::runtime(format!("random bits come as uint32 or uint64, not {dtype}")))?;
+        ensure(matches!(dtype, DType::U32 | DType::U64), || {
+            Error::runtime(format!("random bits come as uint32 or uint64, not {dtype}"))
+        })?;
         let results = self.operation(
             "stablehlo.rng_bit_generator",
             vec![state.clone()],
@@ -72,19 +90,33 @@ impl Func {
         if !backend_config.is_empty() {
             attributes.push_str(&format!(", backend_config = {backend_config}"));
         }
-        Ok(self.operation("stablehlo.custom_call", operands.to_vec(), attributes, Vec::new(), results.to_vec()))
+        Ok(self.operation(
+            "stablehlo.custom_call",
+            operands.to_vec(),
+            attributes,
+            Vec::new(),
+            results.to_vec(),
+        ))
     }
 
     /// The `k` largest of the last axis, descending, and their int32 positions (`chlo.top_k`).
     pub fn top_k(&mut self, x: &Value, k: i64) -> Result<(Value, Value)> {
         let size = x.dims().last().copied().unwrap_or(-1);
-        ensure(0 <= k && k <= size, || Error::runtime(format!("top_k of {k} along an axis of {size}")))?;
+        ensure(0 <= k && k <= size, || {
+            Error::runtime(format!("top_k of {k} along an axis of {size}"))
+        })?;
         let mut dims = x.ty.dims.clone();
         if let Some(last) = dims.last_mut() {
             *last = k;
         }
         let types = vec![x.ty.with_dims(&dims), TensorType::new(DType::I32, &dims)];
-        let results = self.operation("chlo.top_k", vec![x.clone()], format!("k = {k} : i64"), Vec::new(), types);
+        let results = self.operation(
+            "chlo.top_k",
+            vec![x.clone()],
+            format!("k = {k} : i64"),
+            Vec::new(),
+            types,
+        );
         Ok((results[0].clone(), results[1].clone()))
     }
 }

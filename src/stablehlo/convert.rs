@@ -48,7 +48,9 @@ impl Func {
     pub fn bitcast(&mut self, x: &Value, dtype: DType) -> Result<Value> {
         let from = x.dtype();
         let plain = |dtype: DType| !dtype.is_bool() && !dtype.is_complex();
-        ensure(plain(from) && plain(dtype), || Error::runtime(format!("bits of {from} cannot be read as {dtype}")))?;
+        ensure(plain(from) && plain(dtype), || {
+            Error::runtime(format!("bits of {from} cannot be read as {dtype}"))
+        })?;
         if from == dtype {
             return Ok(x.clone());
         }
@@ -58,18 +60,32 @@ impl Func {
         } else if from.bytes() < dtype.bytes() {
             let ratio = (dtype.bytes() / from.bytes()) as i64;
             ensure(dims.last() == Some(&ratio), || {
-                Error::runtime(format!("bits of {} can be read as {dtype} only with a last axis of {ratio}", x.ty))
+                Error::runtime(format!(
+                    "bits of {} can be read as {dtype} only with a last axis of {ratio}",
+                    x.ty
+                ))
             })?;
             dims.pop();
         }
-        Ok(self.single("stablehlo.bitcast_convert", &[x], String::new(), TensorType { dtype, dims }))
+        Ok(self.single(
+            "stablehlo.bitcast_convert",
+            &[x],
+            String::new(),
+            TensorType { dtype, dims },
+        ))
     }
 
     /// float32 or float64 parts → complex64 or complex128.
     pub fn complex(&mut self, real: &Value, imag: &Value) -> Result<Value> {
-        ensure(real.ty == imag.ty && matches!(real.dtype(), DType::F32 | DType::F64), || {
-            Error::runtime(format!("complex wants two equal float32 or float64 parts, got {} and {}", real.ty, imag.ty))
-        })?;
+        ensure(
+            real.ty == imag.ty && matches!(real.dtype(), DType::F32 | DType::F64),
+            || {
+                Error::runtime(format!(
+                    "complex wants two equal float32 or float64 parts, got {} and {}",
+                    real.ty, imag.ty
+                ))
+            },
+        )?;
         let ty = real.ty.with_dtype(real.dtype().complex());
         Ok(self.single("stablehlo.complex", &[real, imag], String::new(), ty))
     }

@@ -15,7 +15,9 @@ pub(super) fn module(func: Func, results: &[Value]) -> Module {
         }
     }
     statements.reverse();
-    let kept: Vec<usize> = (0..func.params.len()).filter(|&index| live.contains(&func.params[index].id)).collect();
+    let kept: Vec<usize> = (0..func.params.len())
+        .filter(|&index| live.contains(&func.params[index].id))
+        .collect();
 
     let mut text = String::from("module {\n  func.func public @main(");
     for (position, &index) in kept.iter().enumerate() {
@@ -27,12 +29,21 @@ pub(super) fn module(func: Func, results: &[Value]) -> Module {
             let _ = write!(text, " {{tf.aliasing_output = {result} : i32}}");
         }
     }
-    let _ = write!(text, ") -> ({}) {{\n", types(results));
+    let _ = writeln!(text, ") -> ({}) {{", types(results));
     for statement in statements {
         print(&mut text, statement, 2);
     }
-    let _ = write!(text, "    \"func.return\"({}) : ({}) -> ()\n  }}\n}}\n", names(results), types(results));
-    Module { text, params: kept, results: results.iter().map(|value| value.ty.clone()).collect() }
+    let _ = writeln!(
+        text,
+        "    \"func.return\"({}) : ({}) -> ()\n  }}\n}}",
+        names(results),
+        types(results)
+    );
+    Module {
+        text,
+        params: kept,
+        results: results.iter().map(|value| value.ty.clone()).collect(),
+    }
 }
 
 /// Marks what a statement reads, in its regions too.
@@ -47,16 +58,30 @@ fn uses(statement: &Statement, live: &mut HashSet<u32>) {
 }
 
 fn names(values: &[Value]) -> String {
-    values.iter().map(|value| format!("%{}", value.id)).collect::<Vec<_>>().join(", ")
+    values
+        .iter()
+        .map(|value| format!("%{}", value.id))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn types(values: &[Value]) -> String {
-    values.iter().map(|value| value.ty.to_string()).collect::<Vec<_>>().join(", ")
+    values
+        .iter()
+        .map(|value| value.ty.to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn print(text: &mut String, statement: &Statement, depth: usize) {
     let indent = "  ".repeat(depth);
-    let _ = write!(text, "{indent}{} = \"{}\"({})", names(&statement.results), statement.name, names(&statement.operands));
+    let _ = write!(
+        text,
+        "{indent}{} = \"{}\"({})",
+        names(&statement.results),
+        statement.name,
+        names(&statement.operands)
+    );
     if !statement.regions.is_empty() {
         text.push_str(" (");
         for (position, region) in statement.regions.iter().enumerate() {
@@ -70,14 +95,23 @@ fn print(text: &mut String, statement: &Statement, depth: usize) {
     if !statement.attributes.is_empty() {
         let _ = write!(text, " {{{}}}", statement.attributes);
     }
-    let _ = writeln!(text, " : ({}) -> ({})", types(&statement.operands), types(&statement.results));
+    let _ = writeln!(
+        text,
+        " : ({}) -> ({})",
+        types(&statement.operands),
+        types(&statement.results)
+    );
 }
 
 fn print_region(text: &mut String, region: &Region, depth: usize) {
     let indent = "  ".repeat(depth);
     text.push_str("{\n");
     if !region.arguments.is_empty() {
-        let arguments: Vec<String> = region.arguments.iter().map(|value| format!("%{}: {}", value.id, value.ty)).collect();
+        let arguments: Vec<String> = region
+            .arguments
+            .iter()
+            .map(|value| format!("%{}: {}", value.id, value.ty))
+            .collect();
         let _ = writeln!(text, "{indent}^bb0({}):", arguments.join(", "));
     }
     for statement in &region.statements {
@@ -95,7 +129,11 @@ fn print_region(text: &mut String, region: &Region, depth: usize) {
 /// `array<i64: 1, 2>`
 pub(super) fn ints(values: impl IntoIterator<Item = i64>) -> String {
     let values: Vec<String> = values.into_iter().map(|value| value.to_string()).collect();
-    if values.is_empty() { "array<i64>".into() } else { format!("array<i64: {}>", values.join(", ")) }
+    if values.is_empty() {
+        "array<i64>".into()
+    } else {
+        format!("array<i64: {}>", values.join(", "))
+    }
 }
 
 /// `array<i64: 1, 2>` of axes.
@@ -105,7 +143,14 @@ pub(super) fn axes(values: &[usize]) -> String {
 
 /// `[1, 2]`
 pub(super) fn list(values: &[usize]) -> String {
-    format!("[{}]", values.iter().map(|axis| axis.to_string()).collect::<Vec<_>>().join(", "))
+    format!(
+        "[{}]",
+        values
+            .iter()
+            .map(|axis| axis.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    )
 }
 
 /// Low and high padding per axis, `dense<[[0, 1]]> : tensor<1x2xi64>`.

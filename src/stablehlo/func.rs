@@ -35,6 +35,9 @@ pub struct Func {
     outer: Vec<Vec<Statement>>,
     next_id: u32,
     pub(super) precision: Precision,
+    /// Dots and convolutions of 16-bit floats take float32 operands (an exact conversion): XLA:CPU has no kernel for
+    /// some of them with a float32 result, TPUs do.
+    pub(super) widen: bool,
     /// Splat constants of the function's own level, by type and text.
     pub(super) constants: FxHashMap<(TensorType, String), Value>,
 }
@@ -58,10 +61,16 @@ impl Func {
 
     /// Parameter `param`'s buffer may be reused for result `result` (`tf.aliasing_output`; same type, each at most once).
     pub fn alias(&mut self, param: usize, result: usize) -> Result<()> {
-        ensure(param < self.params.len(), || Error::runtime(format!("alias of parameter {param}, but there are {}", self.params.len())))?;
-        ensure(self.aliases.iter().all(|&(other, to)| other != param && to != result), || {
-            Error::runtime(format!("parameter {param} or result {result} is aliased twice"))
+        ensure(param < self.params.len(), || {
+            Error::runtime(format!(
+                "alias of parameter {param}, but there are {}",
+                self.params.len()
+            ))
         })?;
+        ensure(
+            self.aliases.iter().all(|&(other, to)| other != param && to != result),
+            || Error::runtime(format!("parameter {param} or result {result} is aliased twice")),
+        )?;
         self.aliases.push((param, result));
         Ok(())
     }
@@ -69,7 +78,9 @@ impl Func {
     /// A run-time check: the program gets one more result, a 0-d bool that is false when `ok` (0-d bool) is; the runtime
     /// raises an error of `kind` with `message` when it reads false.
     pub fn check(&mut self, ok: &Value, kind: Kind, message: &str) -> Result<()> {
-        ensure(ok.dtype() == DType::Bool && ok.rank() == 0, || Error::runtime(format!("a check wants a 0-d bool, got {}", ok.ty)))?;
+        ensure(ok.dtype() == DType::Bool && ok.rank() == 0, || {
+            Error::runtime(format!("a check wants a 0-d bool, got {}", ok.ty))
+        })?;
         self.checks.push((ok.clone(), kind, message.to_owned()));
         Ok(())
     }
@@ -100,15 +111,33 @@ impl Func {
         results: Vec<TensorType>,
     ) -> Vec<Value> {
         let results: Vec<Value> = results.into_iter().map(|ty| self.fresh(ty)).collect();
-        self.statements.push(Statement { name, results: results.clone(), operands, attributes, regions });
+        self.statements.push(Statement {
+            name,
+            results: results.clone(),
+            operands,
+            attributes,
+            regions,
+        });
         results
     }
 
     /// Adds an operation with one result and no region.
-    pub(super) fn single(&mut self, name: &'static str, operands: &[&Value], attributes: String, result: TensorType) -> Value {
+    pub(super) fn single(
+        &mut self,
+        name: &'static str,
+        operands: &[&Value],
+        attributes: String,
+        result: TensorType,
+    ) -> Value {
         let value = self.fresh(result);
         let operands = operands.iter().map(|&operand| operand.clone()).collect();
-        self.statements.push(Statement { name, results: vec![value.clone()], operands, attributes, regions: Vec::new() });
+        self.statements.push(Statement {
+            name,
+            results: vec![value.clone()],
+            operands,
+            attributes,
+            regions: Vec::new(),
+        });
         value
     }
 
@@ -122,7 +151,11 @@ impl Func {
         self.outer.push(std::mem::take(&mut self.statements));
         let results = body(self, &arguments);
         let statements = std::mem::replace(&mut self.statements, self.outer.pop().unwrap_or_default());
-        Ok(Region { arguments, statements, results: results? })
+        Ok(Region {
+            arguments,
+            statements,
+            results: results?,
+        })
     }
 
     /// The module's text, with `@main` returning `results` (the caller appends the checks' values itself). Statements and parameters
@@ -131,7 +164,11 @@ impl Func {
         ensure(self.outer.is_empty(), || Error::runtime("a region is still open"))?;
         for &(param, result) in &self.aliases {
             let (from, to) = (&self.params[param].ty, results.get(result).map(|value| &value.ty));
-            ensure(to == Some(from), || Error::runtime(format!("parameter {param} of {from} is aliased to result {result} of {to:?}")))?;
+            ensure(to == Some(from), || {
+                Error::runtime(format!(
+                    "parameter {param} of {from} is aliased to result {result} of {to:?}"
+                ))
+            })?;
         }
         Ok(super::emit::module(self, results))
     }

@@ -31,15 +31,25 @@ pub struct ScatterDims {
 
 /// The non-empty lists of a dimension numbers attribute, then the index vector's axis.
 fn dims_text(lists: &[(&str, &[usize])], index_vector_dim: usize) -> String {
-    let mut parts: Vec<String> =
-        lists.iter().filter(|(_, values)| !values.is_empty()).map(|(name, values)| format!("{name} = {}", list(values))).collect();
+    let mut parts: Vec<String> = lists
+        .iter()
+        .filter(|(_, values)| !values.is_empty())
+        .map(|(name, values)| format!("{name} = {}", list(values)))
+        .collect();
     parts.push(format!("index_vector_dim = {index_vector_dim}"));
     parts.join(", ")
 }
 
 impl Func {
     /// Out-of-range starts are clamped by the program.
-    pub fn gather(&mut self, x: &Value, indices: &Value, dims: &GatherDims, slice_sizes: &[i64], sorted: bool) -> Result<Value> {
+    pub fn gather(
+        &mut self,
+        x: &Value,
+        indices: &Value,
+        dims: &GatherDims,
+        slice_sizes: &[i64],
+        sorted: bool,
+    ) -> Result<Value> {
         let ty = infer::gather(&x.ty, &indices.ty, dims, slice_sizes)?;
         let numbers = dims_text(
             &[
@@ -74,11 +84,20 @@ impl Func {
         let update_types: Vec<&TensorType> = updates.iter().map(|update| &update.ty).collect();
         let types = infer::scatter(&operand_types, &indices.ty, &update_types, dims)?;
         let count = operands.len();
-        let arguments: Vec<TensorType> = operands.iter().chain(updates).map(|value| value.ty.with_dims(&[])).collect();
+        let arguments: Vec<TensorType> = operands
+            .iter()
+            .chain(updates)
+            .map(|value| value.ty.with_dims(&[]))
+            .collect();
         let region = self.region(&arguments, |f, values| body(f, &values[..count], &values[count..]))?;
-        ensure(region.results.iter().map(|result| &result.ty).eq(arguments[..count].iter()), || {
-            Error::runtime("the body of scatter must return one 0-d value per operand")
-        })?;
+        ensure(
+            region
+                .results
+                .iter()
+                .map(|result| &result.ty)
+                .eq(arguments[..count].iter()),
+            || Error::runtime("the body of scatter must return one 0-d value per operand"),
+        )?;
         let numbers = dims_text(
             &[
                 ("update_window_dims", &dims.update_window_dims),
@@ -92,21 +111,36 @@ impl Func {
         let attributes = format!(
             "indices_are_sorted = {sorted}, scatter_dimension_numbers = #stablehlo.scatter<{numbers}>, unique_indices = {unique}"
         );
-        let all = operands.iter().chain(std::iter::once(indices)).chain(updates).cloned().collect();
+        let all = operands
+            .iter()
+            .chain(std::iter::once(indices))
+            .chain(updates)
+            .cloned()
+            .collect();
         Ok(self.operation("stablehlo.scatter", all, attributes, vec![region], types))
     }
 
     /// Rows of `x` along `axis`: indices `[i0 … ik]` (any integer dtype) → `x` dims with `axis` replaced by `[i0 … ik]`.
     pub fn take(&mut self, x: &Value, indices: &Value, axis: usize) -> Result<Value> {
         ensure(axis < x.rank() && indices.dtype().is_integer(), || {
-            Error::runtime(format!("take along axis {axis} of {} with indices of {}", x.ty, indices.dtype()))
+            Error::runtime(format!(
+                "take along axis {axis} of {} with indices of {}",
+                x.ty,
+                indices.dtype()
+            ))
         })?;
         let size = x.dim(axis);
-        let indices = if size <= i32::MAX.into() { self.convert(indices, DType::I32)? } else { indices.clone() };
+        let indices = if size <= i32::MAX.into() {
+            self.convert(indices, DType::I32)?
+        } else {
+            indices.clone()
+        };
         let mut slice_sizes = x.dims().to_vec();
         slice_sizes[axis] = 1;
         let dims = GatherDims {
-            offset_dims: (0..axis).chain(axis + indices.rank()..x.rank() - 1 + indices.rank()).collect(),
+            offset_dims: (0..axis)
+                .chain(axis + indices.rank()..x.rank() - 1 + indices.rank())
+                .collect(),
             collapsed_slice_dims: vec![axis],
             start_index_map: vec![axis],
             index_vector_dim: indices.rank(),
@@ -114,7 +148,9 @@ impl Func {
         };
         if size == 0 {
             // Nothing to take from: legal only when nothing is taken.
-            ensure(indices.numel() == 0, || Error::index("index out of range: the axis has size 0"))?;
+            ensure(indices.numel() == 0, || {
+                Error::index("index out of range: the axis has size 0")
+            })?;
             let mut result = x.dims()[..axis].to_vec();
             result.extend(indices.dims());
             result.extend(&x.dims()[axis + 1..]);

@@ -67,13 +67,24 @@ fn float(dtype: DType, value: f64) -> String {
     };
     if rounded.is_finite() {
         let text = format!("{rounded:e}");
-        return if text.contains('.') { text } else { text.replacen('e', ".0e", 1) };
+        return if text.contains('.') {
+            text
+        } else {
+            text.replacen('e', ".0e", 1)
+        };
     }
     match dtype {
         DType::F32 => format!("0x{:08X}", (rounded as f32).to_bits()),
         DType::F16 => format!("0x{:04X}", f16::from_f64(rounded).to_bits()),
         DType::BF16 => format!("0x{:04X}", bf16::from_f64(rounded).to_bits()),
-        DType::F8E5M2 => (if rounded.is_nan() { "0x7E" } else if rounded > 0.0 { "0x7C" } else { "0xFC" }).into(),
+        DType::F8E5M2 => (if rounded.is_nan() {
+            "0x7E"
+        } else if rounded > 0.0 {
+            "0x7C"
+        } else {
+            "0xFC"
+        })
+        .into(),
         DType::F8E4M3FN => "0x7F".into(), // it has no infinity
         _ => format!("0x{:016X}", rounded.to_bits()),
     }

@@ -44,7 +44,10 @@ fn scalars(values: &[Value]) -> Vec<TensorType> {
 
 fn check_results(results: &[Value], expected: &[TensorType], what: &str) -> Result<()> {
     ensure(results.iter().map(|result| &result.ty).eq(expected.iter()), || {
-        Error::runtime(format!("the body of {what} must return {} values of the accumulators' types", expected.len()))
+        Error::runtime(format!(
+            "the body of {what} must return {} values of the accumulators' types",
+            expected.len()
+        ))
     })
 }
 
@@ -68,15 +71,21 @@ impl Func {
             return Ok(x.clone());
         }
         let initial = self.neutral(monoid, x.dtype())?;
-        let results =
-            self.reduce_with(std::slice::from_ref(x), &[initial], axes, |f, left, right| Ok(vec![f.binary(monoid.binary(), &left[0], &right[0])?]))?;
+        let results = self.reduce_with(std::slice::from_ref(x), &[initial], axes, |f, left, right| {
+            Ok(vec![f.binary(monoid.binary(), &left[0], &right[0])?])
+        })?;
         Ok(results[0].clone())
     }
 
     /// As `reduce`, with the removed axes kept as size 1.
     pub fn reduce_keep(&mut self, x: &Value, monoid: Monoid, axes: &[usize]) -> Result<Value> {
         let reduced = self.reduce(x, monoid, axes)?;
-        let dims: Vec<i64> = x.dims().iter().enumerate().map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim }).collect();
+        let dims: Vec<i64> = x
+            .dims()
+            .iter()
+            .enumerate()
+            .map(|(axis, &dim)| if axes.contains(&axis) { 1 } else { dim })
+            .collect();
         self.reshape(&reduced, &dims)
     }
 
@@ -94,7 +103,13 @@ impl Func {
         let all = operands.iter().chain(initial).cloned().collect();
         let mut sorted = axes.to_vec();
         sorted.sort_unstable();
-        Ok(self.operation("stablehlo.reduce", all, format!("dimensions = {}", axes_text(&sorted)), vec![region], types))
+        Ok(self.operation(
+            "stablehlo.reduce",
+            all,
+            format!("dimensions = {}", axes_text(&sorted)),
+            vec![region],
+            types,
+        ))
     }
 
     fn accumulator(
@@ -146,11 +161,18 @@ impl Func {
     pub fn select_and_scatter(&mut self, x: &Value, source: &Value, window: &Window) -> Result<Value> {
         let pooled = infer::reduce_window(&[&x.ty], &[&x.ty.with_dims(&[])], window)?;
         ensure(pooled.first() == Some(&source.ty), || {
-            Error::runtime(format!("select_and_scatter: source {} is not what the window makes of {}", source.ty, x.ty))
+            Error::runtime(format!(
+                "select_and_scatter: source {} is not what the window makes of {}",
+                source.ty, x.ty
+            ))
         })?;
         let scalar = x.ty.with_dims(&[]);
-        let select = self.region(&[scalar.clone(), scalar.clone()], |f, values| Ok(vec![f.compare(Comparison::Ge, &values[0], &values[1])?]))?;
-        let scatter = self.region(&[scalar.clone(), scalar], |f, values| Ok(vec![f.add(&values[0], &values[1])?]))?;
+        let select = self.region(&[scalar.clone(), scalar.clone()], |f, values| {
+            Ok(vec![f.compare(Comparison::Ge, &values[0], &values[1])?])
+        })?;
+        let scatter = self.region(&[scalar.clone(), scalar], |f, values| {
+            Ok(vec![f.add(&values[0], &values[1])?])
+        })?;
         let zero = self.constant(x.dtype(), &[], 0i64);
         let attributes = format!(
             "window_dimensions = {}, window_strides = {}, padding = {}",
@@ -159,7 +181,13 @@ impl Func {
             padding(&window.padding)
         );
         let operands = vec![x.clone(), source.clone(), zero];
-        let results = self.operation("stablehlo.select_and_scatter", operands, attributes, vec![select, scatter], vec![x.ty.clone()]);
+        let results = self.operation(
+            "stablehlo.select_and_scatter",
+            operands,
+            attributes,
+            vec![select, scatter],
+            vec![x.ty.clone()],
+        );
         Ok(results[0].clone())
     }
 
@@ -172,7 +200,10 @@ impl Func {
         less: impl FnOnce(&mut Func, &[Value], &[Value]) -> Result<Value>,
     ) -> Result<Vec<Value>> {
         let types = infer::sort(&types(operands), axis)?;
-        let arguments: Vec<TensorType> = operands.iter().flat_map(|operand| [operand.ty.with_dims(&[]), operand.ty.with_dims(&[])]).collect();
+        let arguments: Vec<TensorType> = operands
+            .iter()
+            .flat_map(|operand| [operand.ty.with_dims(&[]), operand.ty.with_dims(&[])])
+            .collect();
         let region = self.region(&arguments, |f, values| {
             let left: Vec<Value> = values.iter().step_by(2).cloned().collect();
             let right: Vec<Value> = values.iter().skip(1).step_by(2).cloned().collect();

@@ -11,7 +11,12 @@ impl Func {
     /// StableHLO's own: operand axis `i` becomes result axis `axes[i]`.
     pub fn broadcast_in_dim(&mut self, x: &Value, dims: &[i64], axes: &[usize]) -> Result<Value> {
         let ty = infer::broadcast_in_dim(&x.ty, dims, axes)?;
-        Ok(self.single("stablehlo.broadcast_in_dim", &[x], format!("broadcast_dimensions = {}", axes_text(axes)), ty))
+        Ok(self.single(
+            "stablehlo.broadcast_in_dim",
+            &[x],
+            format!("broadcast_dimensions = {}", axes_text(axes)),
+            ty,
+        ))
     }
 
     /// PyTorch's `expand`: aligned at the last axis, sizes 1 stretch. The value itself when the dims are equal.
@@ -19,7 +24,9 @@ impl Func {
         if x.dims() == dims {
             return Ok(x.clone());
         }
-        ensure(x.rank() <= dims.len(), || Error::runtime(format!("{:?} cannot be expanded to the shorter {dims:?}", x.dims())))?;
+        ensure(x.rank() <= dims.len(), || {
+            Error::runtime(format!("{:?} cannot be expanded to the shorter {dims:?}", x.dims()))
+        })?;
         let first = dims.len() - x.rank();
         let axes: Vec<usize> = (first..dims.len()).collect();
         self.broadcast_in_dim(x, dims, &axes)
@@ -46,14 +53,21 @@ impl Func {
         if permutation.iter().enumerate().all(|(position, &axis)| position == axis) {
             return Ok(x.clone());
         }
-        Ok(self.single("stablehlo.transpose", &[x], format!("permutation = {}", axes_text(permutation)), ty))
+        Ok(self.single(
+            "stablehlo.transpose",
+            &[x],
+            format!("permutation = {}", axes_text(permutation)),
+            ty,
+        ))
     }
 
     /// Axes of size 1 put in so that they stand at `axes` (positions in the result, ascending).
     pub fn unsqueeze(&mut self, x: &Value, axes: &[usize]) -> Result<Value> {
         let mut dims = x.ty.dims.clone();
         for &axis in axes {
-            ensure(axis <= dims.len(), || Error::runtime(format!("axis {axis} cannot be put into {dims:?}")))?;
+            ensure(axis <= dims.len(), || {
+                Error::runtime(format!("axis {axis} cannot be put into {dims:?}"))
+            })?;
             dims.insert(axis, 1);
         }
         self.reshape(x, &dims)
@@ -62,7 +76,9 @@ impl Func {
     /// The listed axes, each of size 1, taken out.
     pub fn squeeze(&mut self, x: &Value, axes: &[usize]) -> Result<Value> {
         for &axis in axes {
-            ensure(axis < x.rank() && x.dim(axis) == 1, || Error::runtime(format!("axis {axis} of {:?} is not of size 1", x.dims())))?;
+            ensure(axis < x.rank() && x.dim(axis) == 1, || {
+                Error::runtime(format!("axis {axis} of {:?} is not of size 1", x.dims()))
+            })?;
         }
         let dims = shape::without(x.dims(), axes);
         self.reshape(x, &dims)
@@ -85,7 +101,9 @@ impl Func {
 
     /// Elements `start..limit` of one axis, all of the others.
     pub fn slice_axis(&mut self, x: &Value, axis: usize, start: i64, limit: i64) -> Result<Value> {
-        ensure(axis < x.rank(), || Error::runtime(format!("slice along axis {axis} of {:?}", x.dims())))?;
+        ensure(axis < x.rank(), || {
+            Error::runtime(format!("slice along axis {axis} of {:?}", x.dims()))
+        })?;
         let (mut starts, mut limits): (Dims, Dims) = (x.dims().iter().map(|_| 0).collect(), x.ty.dims.clone());
         (starts[axis], limits[axis]) = (start, limit);
         let ones: Dims = x.dims().iter().map(|_| 1).collect();
@@ -112,15 +130,27 @@ impl Func {
             return Ok(only.clone());
         }
         let operands: Vec<&Value> = values.iter().collect();
-        Ok(self.single("stablehlo.concatenate", &operands, format!("dimension = {axis} : i64"), ty))
+        Ok(self.single(
+            "stablehlo.concatenate",
+            &operands,
+            format!("dimension = {axis} : i64"),
+            ty,
+        ))
     }
 
     pub fn reverse(&mut self, x: &Value, axes: &[usize]) -> Result<Value> {
-        ensure(axes.iter().all(|&axis| axis < x.rank()), || Error::runtime(format!("reverse of axes {axes:?} of {:?}", x.dims())))?;
+        ensure(axes.iter().all(|&axis| axis < x.rank()), || {
+            Error::runtime(format!("reverse of axes {axes:?} of {:?}", x.dims()))
+        })?;
         if axes.is_empty() {
             return Ok(x.clone());
         }
-        Ok(self.single("stablehlo.reverse", &[x], format!("dimensions = {}", axes_text(axes)), x.ty.clone()))
+        Ok(self.single(
+            "stablehlo.reverse",
+            &[x],
+            format!("dimensions = {}", axes_text(axes)),
+            x.ty.clone(),
+        ))
     }
 
     /// `starts`: one 0-d integer per axis, clamped by the program.
@@ -128,7 +158,12 @@ impl Func {
         let types: Vec<_> = starts.iter().map(|start| &start.ty).collect();
         let ty = infer::dynamic_slice(&x.ty, &types, sizes)?;
         let operands: Vec<&Value> = std::iter::once(x).chain(starts).collect();
-        Ok(self.single("stablehlo.dynamic_slice", &operands, format!("slice_sizes = {}", ints(sizes.iter().copied())), ty))
+        Ok(self.single(
+            "stablehlo.dynamic_slice",
+            &operands,
+            format!("slice_sizes = {}", ints(sizes.iter().copied())),
+            ty,
+        ))
     }
 
     pub fn dynamic_update_slice(&mut self, x: &Value, update: &Value, starts: &[Value]) -> Result<Value> {

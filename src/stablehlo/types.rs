@@ -12,7 +12,10 @@ pub struct TensorType {
 
 impl TensorType {
     pub fn new(dtype: DType, dims: &[i64]) -> Self {
-        Self { dtype, dims: Dims::from_slice(dims) }
+        Self {
+            dtype,
+            dims: Dims::from_slice(dims),
+        }
     }
 
     pub fn rank(&self) -> usize {
@@ -28,7 +31,10 @@ impl TensorType {
     }
 
     pub fn with_dtype(&self, dtype: DType) -> Self {
-        Self { dtype, dims: self.dims.clone() }
+        Self {
+            dtype,
+            dims: self.dims.clone(),
+        }
     }
 }
 

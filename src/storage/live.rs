@@ -21,7 +21,11 @@ struct Live {
     dead: usize,
 }
 
-static LIVE: Mutex<Live> = Mutex::new(Live { next: FIRST_ADDRESS, entries: VecDeque::new(), dead: 0 });
+static LIVE: Mutex<Live> = Mutex::new(Live {
+    next: FIRST_ADDRESS,
+    entries: VecDeque::new(),
+    dead: 0,
+});
 
 /// Makes a storage at a fresh address that `bytes` bytes from it on belong to.
 pub(super) fn add(device: u16, bytes: usize, make: impl FnOnce(u64) -> Storage) -> Arc<Storage> {
@@ -37,7 +41,9 @@ pub(super) fn add(device: u16, bytes: usize, make: impl FnOnce(u64) -> Storage) 
 pub(super) fn remove(address: u64) {
     let mut live = LIVE.lock();
     let place = address & !DEVICE_BITS;
-    let Ok(index) = live.entries.binary_search_by_key(&place, |entry| entry.0) else { return };
+    let Ok(index) = live.entries.binary_search_by_key(&place, |entry| entry.0) else {
+        return;
+    };
     live.entries[index].1 = Weak::new();
     live.dead += 1;
     while live.entries.back().is_some_and(|entry| entry.1.strong_count() == 0) {

@@ -8,18 +8,13 @@ pub mod write;
 #[cfg(test)]
 mod oracle;
 
-#[cfg(feature = "torch")]
 pub mod live;
-#[cfg(feature = "torch")]
 pub mod reaper;
-#[cfg(feature = "torch")]
 pub mod statistics;
-#[cfg(feature = "torch")]
 mod store;
 pub mod types;
 
 pub use read::read;
-#[cfg(feature = "torch")]
 pub use store::{Slot, Storage};
 pub use types::TypeId;
 pub use window::Window;

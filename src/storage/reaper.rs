@@ -4,7 +4,10 @@
 use crate::pjrt::Buffer;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::{Acquire, Relaxed, Release}};
+use std::sync::atomic::{
+    AtomicBool, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Above this many buffers waiting, the thread is woken.
 const WAKE_COUNT: usize = 512;

@@ -61,23 +61,29 @@ pub fn set_limit(device: u16, bytes: u64) {
 
 /// Books `bytes` on the device; `torch.OutOfMemoryError` when it has not that many left.
 pub fn allocate(device: u16, bytes: usize) -> Result<()> {
+    check(device, bytes)?;
+    book(device, bytes);
+    Ok(())
+}
+
+/// `torch.OutOfMemoryError` when the device has not `bytes` left.
+pub fn check(device: u16, bytes: usize) -> Result<()> {
     let counters = counters(device);
     let limit = counters.limit.load(Relaxed);
     let now = counters.bytes.load(Relaxed).max(0) as u64;
-    if limit != 0 && now.saturating_add(bytes as u64) > limit {
-        counters.out_of_memory.fetch_add(1, Relaxed);
-        return Err(Error::out_of_memory(format!(
-            "{} out of memory. Tried to allocate {}. Device {device} has a total capacity of {}, of which {} is free; \
-             {} is allocated by tensors of this process. Free tensors (del, torch.accelerator.empty_cache()) or use smaller ones",
-            crate::config::get().device_name.to_uppercase(),
-            human(bytes as u64),
-            human(limit),
-            human(limit.saturating_sub(now)),
-            human(now),
-        )));
+    if limit == 0 || now.saturating_add(bytes as u64) <= limit {
+        return Ok(());
     }
-    book(device, bytes);
-    Ok(())
+    counters.out_of_memory.fetch_add(1, Relaxed);
+    Err(Error::out_of_memory(format!(
+        "{} out of memory. Tried to allocate {}. Device {device} has a total capacity of {}, of which {} is free; \
+         {} is allocated by tensors of this process. Free tensors (del, torch.accelerator.empty_cache()) or use smaller ones",
+        crate::config::get().device_name.to_uppercase(),
+        human(bytes as u64),
+        human(limit),
+        human(limit.saturating_sub(now)),
+        human(now),
+    )))
 }
 
 /// As `allocate`, for buffers that exist already.
@@ -128,7 +134,13 @@ pub fn reset_peak(device: u16) {
 
 pub fn reset_accumulated(device: u16) {
     let counters = counters(device);
-    for counter in [&counters.allocated_bytes, &counters.freed_bytes, &counters.allocated_count, &counters.freed_count, &counters.out_of_memory] {
+    for counter in [
+        &counters.allocated_bytes,
+        &counters.freed_bytes,
+        &counters.allocated_count,
+        &counters.freed_count,
+        &counters.out_of_memory,
+    ] {
         counter.store(0, Relaxed);
     }
 }
@@ -136,6 +148,12 @@ pub fn reset_accumulated(device: u16) {
 /// `1.50 GiB`
 fn human(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let power = (0..units.len() - 1).take_while(|&power| bytes >= 1 << (10 * (power + 1))).count();
-    if power == 0 { format!("{bytes} bytes") } else { format!("{:.2} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power]) }
+    let power = (0..units.len() - 1)
+        .take_while(|&power| bytes >= 1 << (10 * (power + 1)))
+        .count();
+    if power == 0 {
+        format!("{bytes} bytes")
+    } else {
+        format!("{:.2} {}", bytes as f64 / (1u64 << (10 * power)) as f64, units[power])
+    }
 }

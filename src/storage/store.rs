@@ -53,7 +53,12 @@ impl Storage {
 
     fn make(device: u16, bytes: usize, ty: TypeId, slot: Slot) -> Arc<Storage> {
         let state = Mutex::new(State { ty, slot });
-        live::add(device, bytes, |address| Storage { device, address, bytes: AtomicUsize::new(bytes), state })
+        live::add(device, bytes, |address| Storage {
+            device,
+            address,
+            bytes: AtomicUsize::new(bytes),
+            state,
+        })
     }
 
     pub fn bytes(&self) -> usize {

@@ -37,7 +37,9 @@ impl TypeId {
 
     /// `None` for [`TypeId::EMPTY`].
     pub fn get(self) -> Option<Arc<TensorType>> {
-        self.0.checked_sub(1).map(|index| TABLE.read().by_id[index as usize].clone())
+        self.0
+            .checked_sub(1)
+            .map(|index| TABLE.read().by_id[index as usize].clone())
     }
 
     pub fn number(self) -> u32 {
