@@ -73,9 +73,9 @@ impl Parts {
             None => None,
         };
         Ok(Self {
-            query: f.reshape(query, &[groups, rows, size])?,
-            key: f.reshape(key, &[groups, source, size])?,
-            value: f.reshape(value, &[groups, source, value.dim(3)])?,
+            query: in_order(f, query, &[groups, rows, size])?,
+            key: in_order(f, key, &[groups, source, size])?,
+            value: in_order(f, value, &[groups, source, value.dim(3)])?,
             bias,
             causal: call.flag("is_causal")?,
             scale: call.float("scale")?,
@@ -109,6 +109,10 @@ impl Parts {
         f.select(&visible, &scores, &hidden)
     }
 
+    fn keeps_weights(&self) -> bool {
+        self.query.dim(0) * self.query.dim(1) * self.key.dim(1) <= KEPT_WEIGHTS
+    }
+
     /// `[N, G·T, …]` as `[B, Hq, T, …]`.
     fn with_heads(&self, f: &mut Func, x: &Value) -> Result<Value> {
         let mut dims = self.outer.to_vec();
@@ -118,8 +122,14 @@ impl Parts {
 
     /// The opposite.
     fn without_heads(&self, f: &mut Func, x: &Value, last: i64) -> Result<Value> {
-        f.reshape(x, &[self.query.dim(0), self.query.dim(1), last])
+        in_order(f, x, &[self.query.dim(0), self.query.dim(1), last])
     }
+}
+
+/// Reshaped, and a transposition before it carried out: folded into a product it takes XLA:CPU off its fast path.
+fn in_order(f: &mut Func, x: &Value, dims: &[i64]) -> Result<Value> {
+    let x = f.reshape(x, dims)?;
+    f.barrier(&x)
 }
 
 /// Batch axis 0, contracting the given axes of left and right.
@@ -142,7 +152,7 @@ fn contract_rows(f: &mut Func, left: &Value, right: &Value, out: DType) -> Resul
     f.transpose(&product, &[0, 2, 1])
 }
 
-/// `query [B, Hq, T, D]`, `key [B, H, S, D]`, `value [B, H, S, E]` → `[B, Hq, T, E]`, and for the backward the weights `[B, Hq, T, S]` or
+/// `query [B, Hq, T, D]`, `key [B, H, S, D]`, `value [B, H, S, E]` → `[B, Hq, T, E]`, and for the backward the weights `[N, G·T, S]` or
 /// the log-sum-exp of the scores `[B, Hq, T]`. A row that sees nothing gives 0, as `_safe_softmax` has it.
 fn attention(f: &mut Func, call: &Call) -> Result<Outputs> {
     let parts = Parts::of(f, call)?;
@@ -158,14 +168,14 @@ fn attention(f: &mut Func, call: &Call) -> Result<Outputs> {
     let total = f.reduce_keep(&exponentials, Monoid::Add, &[2])?;
     let one = f.full_like(&total, 1i64);
     let divisor = f.select(&nothing, &one, &total)?;
-    let (context, kept) = if scores.numel() <= KEPT_WEIGHTS {
+    let (context, kept) = if parts.keeps_weights() {
         let divisor = f.broadcast_to(&divisor, scores.dims())?;
         let weights = f.div(&exponentials, &divisor)?;
         let weights = f.convert(&weights, parts.dtype)?;
         // Two readers: without this XLA:CPU computes them twice.
         let weights = f.barrier(&weights)?;
         let context = f.dot_general(&weights, &parts.value, &batched(2, 1), parts.wide)?;
-        (context, parts.with_heads(f, &weights)?)
+        (context, weights)
     } else {
         // The division comes after the product, on fewer elements.
         let weights = f.convert(&exponentials, parts.dtype)?;
@@ -181,9 +191,8 @@ fn attention(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 /// `[N, G·T, S]` in the opmath dtype: kept, or `exp(scores - logsumexp)`.
 fn weights(f: &mut Func, parts: &Parts, kept: &Value) -> Result<Value> {
-    if kept.rank() == 4 {
-        let weights = parts.without_heads(f, kept, kept.dim(3))?;
-        return f.convert(&weights, parts.wide);
+    if parts.keeps_weights() {
+        return f.convert(kept, parts.wide);
     }
     let scores = parts.scores(f)?;
     let logsumexp = parts.without_heads(f, kept, 1)?;
