@@ -10,8 +10,6 @@
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
-#include <ATen/ops/view_as_complex_native.h>
-#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
@@ -179,8 +177,6 @@ void install_minimal() {
   library.impl("set_", TORCH_FN(set_nothing));
   library.impl("equal", TORCH_FN(equal));
   library.impl("is_set_to", TORCH_FN(is_set_to));
-  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
-  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library.impl("_efficientzerotensor", TORCH_FN(efficient_zero_tensor));
   library.impl("record_stream", TORCH_FN(record_stream));
   library.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));

@@ -166,23 +166,31 @@ fn take_error() -> String {
     LAST_ERROR.with_borrow_mut(std::mem::take)
 }
 
+thread_local! {
+    /// Where this thread's last panic was.
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics are reported with the error that they become, not on stderr. For this library's own copy of the standard library only.
+pub fn keep_panics_quiet() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        std::panic::set_hook(Box::new(|info| {
+            let text = info.to_string();
+            // A thread that is being torn down has no place for it any more.
+            let _ = PANIC.try_with(|panic| *panic.borrow_mut() = text);
+        }));
+    });
+}
+
 /// Runs `body`; an error or a panic becomes a status.
 fn guarded(body: impl FnOnce() -> Result<u8>) -> u8 {
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => return status,
         Ok(Err(error)) => error,
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned());
-            Error::new(
-                Kind::Runtime,
-                format!(
-                    "internal error in torch_tpu ({}); please report this as a bug",
-                    text.unwrap_or_else(|| "panic".into())
-                ),
-            )
+        Err(_) => {
+            let text = PANIC.with_borrow_mut(std::mem::take);
+            Error::new(Kind::Runtime, format!("internal error in torch_tpu ({text}); please report this as a bug"))
         }
     };
     LAST_ERROR.with_borrow_mut(|message| *message = error.message);

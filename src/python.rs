@@ -54,6 +54,7 @@ mod _C {
 
     #[pymodule_init]
     fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        bridge::keep_panics_quiet();
         let _ = bridge::DECOMPOSE.set(decompose);
         bridge::install().map_err(|error| PyRuntimeError::new_err(error.to_string()))
     }

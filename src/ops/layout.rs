@@ -110,7 +110,7 @@ fn constant_pad_nd(f: &mut Func, call: &Call) -> Result<Outputs> {
     for (back, pair) in pad.chunks_exact(2).enumerate() {
         let axis = x.rank() - 1 - back;
         (low[axis], high[axis]) = (pair[0], pair[1]);
-        ensure(x.dim(axis) + pair[0] + pair[1] >= 0, || {
+        ensure(x.dim(axis).saturating_add(pair[0]).saturating_add(pair[1]) >= 0, || {
             Error::runtime(format!(
                 "The input size {}, plus negative padding {} and {} resulted in a negative output size, which is invalid. Check dimension {axis} of your input.",
                 x.dim(axis),
