@@ -24,7 +24,12 @@ int64_t choose(
   if (!at::globalContext().userEnabledOverrideableSDP() || dropout > 0.0) {
     return math;
   }
+  // Transformed tensors (vmap, functional gradients, forward mode) need formulas that only the single operators have.
+  const c10::DispatchKeySet transforms({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper});
   for (const Tensor* tensor : {&query, &key, &value}) {
+    if (tensor->key_set().has_any(transforms) || tensor->_fw_grad(/*level=*/0).defined()) {
+      return math;
+    }
     if (tensor->is_nested() || tensor->dim() != 4 || tensor->sym_numel() == 0 || tensor->scalar_type() != query.scalar_type() ||
         !tensor->is_floating_point() || tensor->unsafeGetTensorImpl()->is_python_dispatch() || !tensor->device().is_privateuseone()) {
       return math;
@@ -34,7 +39,8 @@ int64_t choose(
       (grouped ? query.size(1) % key.size(1) == 0 : query.size(1) == key.size(1));
   const bool fits = heads && query.size(0) == key.size(0) && key.size(0) == value.size(0) && key.size(2) == value.size(2) &&
       query.size(3) == key.size(3);
-  const bool mask_fits = !mask || !mask->defined() || (mask->dim() <= 4 && !mask->unsafeGetTensorImpl()->is_python_dispatch());
+  const bool mask_fits = !mask || !mask->defined() ||
+      (mask->dim() <= 4 && !mask->unsafeGetTensorImpl()->is_python_dispatch() && !mask->key_set().has_any(transforms));
   return fits && mask_fits ? static_cast<int64_t>(at::SDPBackend::overrideable) : math;
 }
 

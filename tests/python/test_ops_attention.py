@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from compare import compare, compare_error, make
@@ -36,7 +38,60 @@ def test_attention(name: str) -> None:
     def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *mask: torch.Tensor) -> torch.Tensor:
         return scaled_dot_product_attention(q, k, v, attn_mask=mask[0] if mask else None, **options)
 
+    before = torch.tpu.executed_ops().get("aten::_torch_tpu_attention", 0)
     compare(fn, QUERY, KEY, VALUE, *masks, rtol=1e-5, atol=1e-5)
+    assert torch.tpu.executed_ops()["aten::_torch_tpu_attention"] == before + 1
+
+
+def test_long_sequences_keep_no_weights() -> None:
+    """Above 2²⁴ of them the backward computes the weights anew."""
+    query, key, value = make(1, 2, 2100, 4), make(1, 1, 4100, 4, seed=1), make(1, 1, 4100, 3, seed=2)
+
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    compare(fn, query, key, value, rtol=1e-4, atol=1e-5)
+
+
+def test_grouped_heads_with_a_mask() -> None:
+    compare(
+        lambda q, k, v, m: scaled_dot_product_attention(q, k, v, attn_mask=m, enable_gqa=True),
+        make(2, 6, 3, 8),
+        make(2, 2, 5, 8),
+        make(2, 2, 5, 8),
+        make(6, 3, 1),
+    )
+
+
+def test_the_composition_of_operators_stays_available() -> None:
+    def fn(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        with sdpa_kernel(SDPBackend.MATH):
+            return scaled_dot_product_attention(q, k, v)
+
+    before = torch.tpu.executed_ops().get("aten::_torch_tpu_attention", 0)
+    compare(fn, QUERY, KEY, VALUE, rtol=1e-5, atol=1e-5)
+    assert torch.tpu.executed_ops().get("aten::_torch_tpu_attention", 0) == before
+
+
+def test_function_transforms() -> None:
+    def attend(q: torch.Tensor) -> torch.Tensor:
+        # PyTorch's own kernel for the CPU knows no forward mode.
+        with contextlib.nullcontext() if q.device.type == "tpu" else sdpa_kernel(SDPBackend.MATH):
+            return scaled_dot_product_attention(q, q, q)
+
+    query = make(1, 2, 3, 4)
+    compare(lambda q: torch.func.jvp(attend, (q,), (q,))[1], query, grad=False, rtol=1e-5, atol=1e-5)
+    compare(lambda q: torch.func.grad(lambda x: attend(x).sum())(q), query, grad=False, rtol=1e-5, atol=1e-5)
+    compare(lambda q: torch.func.vmap(attend)(q), make(2, 1, 2, 3, 4), grad=False, rtol=1e-5, atol=1e-5)
+
+
+def test_dropout_runs_and_can_be_repeated() -> None:
+    q, k, v = (x.to("tpu") for x in (QUERY, KEY, VALUE))
+    results = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        results.append(scaled_dot_product_attention(q, k, v, dropout_p=0.5).cpu())
+    assert torch.equal(*results)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
