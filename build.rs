@@ -22,6 +22,7 @@ mod shim {
         "guard",
         "hooks",
         "install",
+        "linalg",
         "masks",
         "minimal",
     ];

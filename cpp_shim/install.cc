@@ -16,6 +16,7 @@ void install() {
     install_guard();
     install_hooks();
     install_attention();
+    install_linalg();
     install_boxed();
     install_minimal();
     install_copy();

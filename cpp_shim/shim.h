@@ -42,6 +42,7 @@ void expand_masks(const std::string& base, c10::IValue* arguments, size_t count)
 
 void install_guard();     // guard.cc
 void install_attention(); // attention.cc, before install_boxed
+void install_linalg();    // linalg.cc, before install_boxed
 void install_minimal();   // minimal.cc
 void install_copy();      // copy.cc
 void install_fallback();  // fallback.cc

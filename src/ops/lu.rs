@@ -1,8 +1,7 @@
 //! LU factors with partial pivoting, and what is solved with them.
 //!
 //! The elimination is a loop over the columns that updates whole matrices: XLA has no such operation on every backend (the custom call
-//! `LuDecomposition` exists on TPUs only). `_linalg_det` and `_linalg_slogdet` stay with PyTorch: their gradients expect the factors of
-//! the transposed matrix or of the matrix itself, depending on strides that a lowering does not see.
+//! `LuDecomposition` exists on TPUs only).
 
 use super::call::{Call, Operand, Outputs};
 use super::common::{not_implemented_for, scalar_type};
@@ -26,21 +25,21 @@ pub(super) const OPS: &[OpDef] = &[
 
 /// A factored batch `[B, m, n]`: `L` below the diagonal and `U` on and above it, int32 row exchanges from 1 `[B, min(m, n)]`, int32 `[B]`
 /// the first zero pivot from 1 or 0, and int32 `[B, m]`: which row of the matrix stands at each place.
-struct Factors {
-    packed: Value,
-    pivots: Value,
-    info: Value,
-    order: Value,
+pub(super) struct Factors {
+    pub packed: Value,
+    pub pivots: Value,
+    pub info: Value,
+    pub order: Value,
 }
 
-fn ensure_factorable(dtype: DType) -> Result<()> {
+pub(super) fn ensure_factorable(dtype: DType) -> Result<()> {
     ensure(dtype.is_inexact() && dtype.opmath() == dtype, || {
         not_implemented_for("lu_cpu", dtype)
     })
 }
 
 /// `[…, m, n]` → `[B, m, n]` and the batch dims.
-fn flatten(f: &mut Func, x: &Value) -> Result<(Value, Dims)> {
+pub(super) fn flatten(f: &mut Func, x: &Value) -> Result<(Value, Dims)> {
     let rank = x.rank();
     let batch = Dims::from_slice(&x.dims()[..rank - 2]);
     let flat = f.reshape(x, &[shape::numel(&batch), x.dim(rank - 2), x.dim(rank - 1)])?;
@@ -48,7 +47,7 @@ fn flatten(f: &mut Func, x: &Value) -> Result<(Value, Dims)> {
 }
 
 /// `[B, rest…]` → `[batch…, rest…]`
-fn unflatten(f: &mut Func, x: &Value, batch: &[i64]) -> Result<Value> {
+pub(super) fn unflatten(f: &mut Func, x: &Value, batch: &[i64]) -> Result<Value> {
     let mut dims = batch.to_vec();
     dims.extend_from_slice(&x.dims()[1..]);
     f.reshape(x, &dims)
@@ -185,7 +184,7 @@ fn exchange(f: &mut Func, x: &Value, step: &Value, is_pivot: &Value, is_here: &V
 }
 
 /// The factors of an empty matrix: nothing was exchanged.
-fn factor_or_empty(f: &mut Func, x: &Value, pivoting: bool) -> Result<Factors> {
+pub(super) fn factor_or_empty(f: &mut Func, x: &Value, pivoting: bool) -> Result<Factors> {
     let (batch, rows, columns) = (x.dim(0), x.dim(1), x.dim(2));
     if x.numel() > 0 {
         return factor(f, x, pivoting);
@@ -257,7 +256,7 @@ fn unit_lower(f: &mut Func, x: &Value) -> Result<Value> {
     f.add(&strict, &diagonal)
 }
 
-fn identity_like(f: &mut Func, x: &Value) -> Result<Value> {
+pub(super) fn identity_like(f: &mut Func, x: &Value) -> Result<Value> {
     let ones = f.full_like(x, 1i64);
     let lower = keep_triangle(f, &ones, false, 0)?;
     keep_triangle(f, &lower, true, 0)

@@ -205,6 +205,16 @@ LU_FORMS: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
         lambda a, b: torch.linalg.lu_solve(*torch.linalg.lu_factor(a), b, left=False, adjoint=True),
         (SQUARE, make(2, 3, 4)),
     ),
+    "determinant": (
+        lambda a: (torch.linalg.det(a), torch.linalg.det(a.mT), torch.linalg.det(a[:, ::2, 1:3])),
+        (SQUARE,),
+    ),
+    "logarithm of the determinant": (lambda a: (*torch.linalg.slogdet(a), torch.linalg.slogdet(a.mT)[1]), (-SQUARE,)),
+    "determinant of nothing": (torch.linalg.det, (torch.zeros(0, 0),)),
+    "determinant of a singular matrix": (
+        lambda a: (torch.linalg.det(a), *torch.linalg.slogdet(a.detach())),
+        (SINGULAR,),
+    ),
     "inverse": (torch.linalg.inv, (SQUARE,)),
     "inverse of nothing": (torch.linalg.inv_ex, (torch.zeros(0, 0),)),
     "qr": (torch.linalg.qr, (make(2, 5, 3),)),
@@ -232,7 +242,7 @@ def test_factors(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["factor", "solve", "solve from the right", "solve factored, adjoint", "inverse", "qr"]
+    "name", ["factor", "solve", "solve from the right", "solve factored, adjoint", "determinant", "inverse", "qr"]
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_factors_of_other_dtypes(name: str, dtype: torch.dtype) -> None:
