@@ -190,7 +190,10 @@ fn guarded(body: impl FnOnce() -> Result<u8>) -> u8 {
         Ok(Err(error)) => error,
         Err(_) => {
             let text = PANIC.with_borrow_mut(std::mem::take);
-            Error::new(Kind::Runtime, format!("internal error in torch_tpu ({text}); please report this as a bug"))
+            Error::new(
+                Kind::Runtime,
+                format!("internal error in torch_tpu ({text}); please report this as a bug"),
+            )
         }
     };
     LAST_ERROR.with_borrow_mut(|message| *message = error.message);

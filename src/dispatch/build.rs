@@ -95,7 +95,9 @@ pub fn build(
 ) -> Result<Built> {
     let mut f = Func::default();
     f.set_precision(context.precision());
-    f.set_widen(registry::runtime()?.client.platform_name() == "cpu");
+    let platform = registry::runtime()?.client.platform_name();
+    f.set_widen(platform == "cpu");
+    crate::ops::set_platform(platform);
     let mut plan = Vec::new();
     let mut bases = Vec::new();
     for (ordinal, ty) in inputs.types.iter().enumerate() {

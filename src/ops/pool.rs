@@ -240,8 +240,6 @@ pub fn require(dtype: DType, kernel: &str, supported: impl Fn(DType) -> bool) ->
 
 /// What a term of [`gather_windows`] is about.
 pub struct Place<'a> {
-    /// Kernel position of the element within its window.
-    pub tap: &'a [i64],
     /// Where the windows stand in an array padded by [`padded_windows`]: `sizes` of them from `start`.
     pub start: &'a [i64],
     pub sizes: &'a [i64],
@@ -284,7 +282,6 @@ pub fn gather_windows(
                 .zip(&reaching)
                 .map(|(&index, list)| list[index as usize])
                 .collect();
-            let tap: Vec<i64> = chosen.iter().map(|(tap, _)| *tap).collect();
             let start: Vec<i64> = chosen
                 .iter()
                 .zip(&lows)
@@ -293,7 +290,6 @@ pub fn gather_windows(
             let value = term(
                 f,
                 &Place {
-                    tap: &tap,
                     start: &start,
                     sizes: &counts,
                     residue: &residue,

@@ -89,7 +89,7 @@ pub fn pad(x: &TensorType, value: &TensorType, low: &[i64], high: &[i64], interi
     let mut dims = Dims::new();
     for axis in 0..rank {
         let size = x.dims[axis];
-let inside = size.saturating_add((size - 1).max(0).saturating_mul(interior[axis]));
+        let inside = size.saturating_add((size - 1).max(0).saturating_mul(interior[axis]));
         let padded = low[axis].saturating_add(inside).saturating_add(high[axis]);
         ensure(interior[axis] >= 0 && padded >= 0, || {
             Error::runtime(format!(
