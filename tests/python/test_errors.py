@@ -366,21 +366,6 @@ def test_exit_with_work_in_flight_and_tensors_alive(script):
     assert done.stdout == "" and done.stderr == ""
 
 
-def test_interpreter_exit_in_a_thread(script):
-    done = script(
-        """
-        import threading, torch
-        def work():
-            x = torch.ones(100, device="tpu")
-            while True:
-                x = x + 1
-        threading.Thread(target=work, daemon=True).start()
-        import time; time.sleep(0.5)
-        """
-    )
-    assert "panicked" not in done.stderr
-
-
 def test_a_panic_does_not_cross(script):
     # Nothing here is known to panic; if anything does, it must arrive as an exception.
     done = script(
