@@ -166,7 +166,7 @@ fn transform_bias_rescale_qkv(f: &mut Func, call: &Call) -> Result<Outputs> {
 
 /// `x [B, T, K] · weight [N, K]ᵀ + bias [N]` → `[B, T, N]` in the opmath dtype; `x` and the weights in one dtype.
 fn linear(f: &mut Func, x: &Value, weight: &Value, bias: &Value) -> Result<Value> {
-    ensure(x.dim(2) == weight.dim(1), || {
+    ensure(x.rank() == 3 && weight.rank() == 2 && x.dim(2) == weight.dim(1), || {
         Error::runtime(format!(
             "expected weights for {} features, got {:?}",
             x.dim(2),
@@ -198,6 +198,9 @@ impl Attention<'_> {
     /// → the projected context `[B, T, E]` and the weights `[B, H, T, S]`, both in the opmath dtype.
     fn build(&self, f: &mut Func) -> Result<(Value, Value)> {
         let dtype = self.inputs[0].dtype();
+        ensure(self.qkv_weight.rank() == 2, || {
+            Error::runtime("expected the projection weights as a matrix")
+        })?;
         let embed = self.qkv_weight.dim(0) / 3;
         for input in self.inputs {
             ensure(input.rank() == 3 && input.dim(2) == self.qkv_weight.dim(1), || {

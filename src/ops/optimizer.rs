@@ -129,6 +129,13 @@ fn steps(f: &mut Func, call: &Call, count: usize) -> Result<Value> {
     f.concatenate(&flat, 0)
 }
 
+/// One number per parameter, in the type of the parameters' arithmetic (a call's parameters share one), and kept out of the loops over
+/// their elements, which would compute it anew for each.
+fn prepared(f: &mut Func, numbers: &Value, param: &Value) -> Result<Value> {
+    let numbers = f.convert(numbers, param.dtype().opmath())?;
+    f.barrier(&numbers)
+}
+
 /// Element `index` of `[n]`, 0-d.
 fn element(f: &mut Func, list: &Value, index: usize) -> Result<Value> {
     let index = index as i64;
@@ -239,10 +246,9 @@ fn fused_adam(f: &mut Func, call: &Call, placement: Decay) -> Result<Outputs> {
     let rates = f.broadcast_to(&rate, steps.dims())?;
     let step_sizes = f.div(&rates, &correction1)?;
     let step_sizes = f.neg(&step_sizes)?;
-    let roots = f.unary(Unary::Sqrt, &correction2)?;
-    // Kept out of the loops over the elements, which would compute them anew for each.
-    let step_sizes = f.barrier(&step_sizes)?;
-    let roots = f.barrier(&roots)?;
+    let inverse_roots = f.unary(Unary::Rsqrt, &correction2)?;
+    let step_sizes = prepared(f, &step_sizes, params[0])?;
+    let inverse_roots = prepared(f, &inverse_roots, params[0])?;
     let gradients = Gradients::of(f, call)?;
 
     let (mut new_params, mut new_grads, mut new_means) = (Vec::new(), Vec::new(), Vec::new());
@@ -269,9 +275,8 @@ fn fused_adam(f: &mut Func, call: &Call, placement: Decay) -> Result<Outputs> {
             None
         };
         let root = f.unary(Unary::Sqrt, largest.as_ref().unwrap_or(&square))?;
-        let correction = element(f, &roots, index)?;
-        let correction = spread(f, &correction, &root)?;
-        let root = f.div(&root, &correction)?;
+        let correction = element(f, &inverse_roots, index)?;
+        let root = scaled(f, &correction, &root)?;
         let epsilon = spread(f, &epsilon, &root)?;
         let denominator = f.add(&root, &epsilon)?;
         let step_size = element(f, &step_sizes, index)?;
@@ -318,7 +323,7 @@ fn fused_adagrad(f: &mut Func, call: &Call) -> Result<Outputs> {
     let rates = f.broadcast_to(&rate, steps.dims())?;
     let rates = f.div(&rates, &growth)?;
     let rates = f.neg(&rates)?;
-    let rates = f.barrier(&rates)?;
+    let rates = prepared(f, &rates, params[0])?;
     let gradients = Gradients::of(f, call)?;
 
     let (mut new_params, mut new_grads, mut new_sums) = (Vec::new(), Vec::new(), Vec::new());
