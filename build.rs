@@ -38,6 +38,7 @@ mod shim {
             .flag_if_supported("-Wno-unused-parameter")
             .flag_if_supported("-Wno-deprecated-copy")
             .flag_if_supported("-Wno-psabi")
+            .flag_if_supported("-Wno-interference-size")
             .flag_if_supported("-fvisibility=hidden")
             .define("_GLIBCXX_USE_CXX11_ABI", "1")
             .opt_level(2)
