@@ -20,3 +20,6 @@ pub use func::{Func, Module};
 pub use index::{GatherDims, ScatterDims};
 pub use reduce::{Monoid, Window};
 pub use types::{Literal, TensorType, Value};
+
+#[cfg(test)]
+mod tests;
