@@ -5,6 +5,7 @@
 
 use super::call::{Call, Operand, Outputs};
 use super::common::{self, not_implemented_for, scalar_type};
+use super::integer_product;
 use super::table::OpDef;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
@@ -53,12 +54,21 @@ fn ensure_number(dtype: DType, kernel: &str) -> Result<()> {
 
 /// `left [… M, K] · right [… K, N]` in the accumulator's dtype.
 fn product(f: &mut Func, left: &Value, right: &Value) -> Result<Value> {
-    let (left, right, out) = accumulated(f, left, right)?;
-    f.matmul(&left, &right, out)
+    let batch: Vec<usize> = (0..left.rank().saturating_sub(2)).collect();
+    let dims = DotDims {
+        left_contract: vec![batch.len() + 1],
+        right_contract: vec![batch.len()],
+        left_batch: batch.clone(),
+        right_batch: batch,
+    };
+    contract(f, left, right, &dims)
 }
 
 /// As `product`, over the given axes.
 fn contract(f: &mut Func, left: &Value, right: &Value, dims: &DotDims) -> Result<Value> {
+    if matches!(left.dtype(), DType::I64 | DType::U64) {
+        return integer_product::contract(f, left, right, dims);
+    }
     let (left, right, out) = accumulated(f, left, right)?;
     f.dot_general(&left, &right, dims, out)
 }

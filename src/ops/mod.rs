@@ -22,6 +22,7 @@ mod embedding;
 mod extremum;
 mod factory;
 mod indexing;
+mod integer_product;
 mod layout;
 mod linalg;
 mod loss;
