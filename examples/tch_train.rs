@@ -16,7 +16,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let inputs = Tensor::randn([256, 2], (Kind::Float, tch::Device::Cpu));
     let truth = Tensor::from_slice(&[3.0f32, -2.0]).view([2, 1]);
-    let targets = inputs.matmul(&truth) + 0.5 + 0.01 * Tensor::randn([256, 1], (Kind::Float, tch::Device::Cpu));
+    let noise = Tensor::randn([256, 1], (Kind::Float, tch::Device::Cpu)) * 0.01;
+    let targets: Tensor = inputs.matmul(&truth) + 0.5 + noise;
     let (inputs, targets) = (inputs.to_accelerator(0)?, targets.to_accelerator(0)?);
 
     let mut weight = Tensor::zeros([2, 1], (Kind::Float, tch::Device::Cpu))
