@@ -14,6 +14,7 @@ pub struct Runtime {
     pub client: Arc<Client>,
     pub plugin_path: PathBuf,
     pub api_version: (i32, i32),
+    /// One entry per device of the process.
     pub streams: Vec<stream::DeviceStreams>,
 }
 
@@ -23,7 +24,7 @@ impl Runtime {
     }
 
     pub fn device_count(&self) -> usize {
-        self.client.devices().len()
+        self.streams.len()
     }
 }
 
@@ -61,8 +62,9 @@ fn start() -> Result<Runtime> {
         .file_name()
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default();
-    // One device is the default; the CPU plugin logs the option to stderr.
-    let options = if name.contains("cpu") && config.cpu_devices != 1 {
+    // The CPU plugin logs the option to stderr, so the default of one device is left to its own default, of which the first is used.
+    let is_cpu = name.contains("cpu");
+    let options = if is_cpu && config.cpu_devices != 1 {
         vec![("cpu_device_count", ClientOption::Int(config.cpu_devices))]
     } else {
         Vec::new()
@@ -74,7 +76,11 @@ fn start() -> Result<Runtime> {
             path.display()
         )));
     }
-    let devices = client.devices().len();
+    let devices = client.devices().len().min(if is_cpu {
+        config.cpu_devices as usize
+    } else {
+        usize::MAX
+    });
     for index in 0..devices {
         statistics::set_limit(
             index as u16,
