@@ -5,10 +5,11 @@ use super::indexing::{normalized, scatter_into};
 use super::table::OpDef;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
-use crate::stablehlo::{Comparison, DotDims, Func, Monoid, ScatterDims, Value};
+use crate::stablehlo::{Binary, Comparison, DotDims, Func, Monoid, ScatterDims, Unary, Value};
 
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("embedding", embedding),
+    OpDef::new("embedding_renorm", embedding_renorm),
     OpDef::new("embedding_dense_backward", embedding_dense_backward).precision(),
 ];
 
@@ -24,6 +25,46 @@ fn embedding(f: &mut Func, call: &Call) -> Result<Outputs> {
     })?;
     let index = normalized(f, call, indices, weight.dim(0), false)?;
     Ok(f.take(weight, &index, 0)?.into())
+}
+
+/// `self [V, D]`: the rows that `indices` names and whose norm exceeds `max_norm` are scaled to it.
+fn embedding_renorm(f: &mut Func, call: &Call) -> Result<Outputs> {
+    let (weight, indices) = (call.tensor("self")?, call.tensor("indices")?);
+    let (limit, order) = (call.float("max_norm")?, call.float("norm_type")?);
+    let (rows, count) = (weight.dim(0), indices.numel());
+    let index = normalized(f, call, indices, rows, false)?;
+    let index = f.reshape(&index, &[count, 1])?;
+    let (nothing, ones) = (
+        f.constant(DType::I32, &[rows], 0i64),
+        f.constant(DType::I32, &[count], 1i64),
+    );
+    let dims = ScatterDims {
+        inserted_window_dims: vec![0],
+        scatter_dims_to_operand_dims: vec![0],
+        index_vector_dim: 1,
+        ..ScatterDims::default()
+    };
+    let named = scatter_into(f, &nothing, &index, &ones, &dims, None)?;
+    let named = f.convert(&named, DType::Bool)?;
+    let wide = f.convert(weight, weight.dtype().opmath())?;
+    let magnitude = f.unary(Unary::Abs, &wide)?;
+    let norm = if order == f64::INFINITY {
+        f.reduce(&magnitude, Monoid::Maximum, &[1])?
+    } else {
+        let powers = f.binary_const(Binary::Power, &magnitude, order)?;
+        let sum = f.reduce(&powers, Monoid::Add, &[1])?;
+        f.binary_const(Binary::Power, &sum, 1.0 / order)?
+    };
+    let above = f.compare_const(Comparison::Gt, &norm, limit)?;
+    let scaled = f.and(&named, &above)?;
+    let divisor = f.binary_const(Binary::Add, &norm, 1e-7f64)?;
+    let limit = f.full_like(&norm, limit);
+    let factor = f.div(&limit, &divisor)?;
+    let one = f.full_like(&factor, 1i64);
+    let factor = f.select(&scaled, &factor, &one)?;
+    let factor = f.broadcast_in_dim(&factor, wide.dims(), &[0])?;
+    let result = f.mul(&wide, &factor)?;
+    Ok(f.convert(&result, weight.dtype())?.into())
 }
 
 /// Up to this many `vocabulary × tokens` elements the sum over tokens is a product with the one-hot matrix: XLA:CPU's scatter is a

@@ -10,10 +10,24 @@ use crate::stablehlo::{Binary, Comparison, Func, Literal, Value};
 pub(super) const OPS: &[OpDef] = &[
     OpDef::new("arange", |f, call| range(f, call, false)).attributes(&["start", "end", "step"]),
     OpDef::new("range", |f, call| range(f, call, true)).attributes(&["start", "end", "step"]),
-    OpDef::new("linspace", linspace).attributes(&["start", "end"]),
-    OpDef::new("logspace", logspace).attributes(&["start", "end"]),
+    OpDef::new("linspace", linspace)
+        .attributes(&["start", "end"])
+        .except(TENSOR_BOUNDS),
+    OpDef::new("logspace", logspace)
+        .attributes(&["start", "end"])
+        .except(TENSOR_BOUNDS),
     OpDef::new("eye", eye),
     OpDef::new("randperm", randperm).random(),
+];
+
+/// Overloads whose bounds are 0-d tensors: PyTorch reads them on the host and calls the others.
+const TENSOR_BOUNDS: &[&str] = &[
+    "Tensor_Tensor",
+    "Tensor_Scalar",
+    "Scalar_Tensor",
+    "Tensor_Tensor_out",
+    "Tensor_Scalar_out",
+    "Scalar_Tensor_out",
 ];
 
 fn float_of(literal: Literal) -> f64 {

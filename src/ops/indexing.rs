@@ -103,12 +103,12 @@ pub(super) fn check_index_dims(x: &Value, index: &Value, axis: usize, what: &str
 fn gather(f: &mut Func, call: &Call) -> Result<Outputs> {
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis("dim", x.rank())?;
-    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || {
-        Error::runtime("gather(): Expected dtype int64 for index")
-    })?;
     if indices.numel() == 0 {
         return Ok(f.constant(x.dtype(), indices.dims(), 0i64).into());
     }
+    ensure(matches!(indices.dtype(), DType::I32 | DType::I64), || {
+        Error::runtime("gather(): Expected dtype int64 for index")
+    })?;
     check_index_dims(x, indices, axis, "self")?;
     if x.rank() == 0 {
         return Ok(f.broadcast_to(x, indices.dims())?.into());

@@ -29,12 +29,12 @@ fn along_axis(
     let (x, indices) = (call.tensor("self")?, call.tensor("index")?);
     let axis = call.axis("dim", x.rank())?;
     let base = base.unwrap_or_else(|| x.value.clone());
-    ensure(matches!(indices.dtype(), DType::I64 | DType::I32), || {
-        Error::runtime("scatter(): Expected dtype int64 for index")
-    })?;
     if indices.numel() == 0 {
         return Ok(base);
     }
+    ensure(matches!(indices.dtype(), DType::I64 | DType::I32), || {
+        Error::runtime("scatter(): Expected dtype int64 for index")
+    })?;
     check_index_dims(x, indices, axis, "self")?;
     let lifted = |f: &mut Func, value: &Value| {
         if value.rank() == 0 {

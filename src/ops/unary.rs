@@ -139,10 +139,51 @@ fn polygamma(f: &mut Func, call: &Call) -> Result<Outputs> {
     if order == 0 {
         return digamma(f, call);
     }
+    if order == 1 {
+        return float_with(f, call, trigamma);
+    }
     float_with(f, call, |f, x| {
         let order = f.full_like(x, order);
         f.binary(Binary::Polygamma, &order, x)
     })
+}
+
+/// ψ′ as ATen computes it: reflection below ½, six steps up, then the asymptotic series.
+fn trigamma(f: &mut Func, x: &Value) -> Result<Value> {
+    let one = f.full_like(x, 1i64);
+    let reflect = f.compare_const(Comparison::Lt, x, 0.5f64)?;
+    let mirrored = f.sub(&one, x)?;
+    let mut x_up = f.select(&reflect, &mirrored, x)?;
+    let angle = f.binary_const(Binary::Multiply, x, PI)?;
+    let sine = f.unary(Unary::Sine, &angle)?;
+    let square = f.mul(&sine, &sine)?;
+    let pi_square = f.full_like(x, PI * PI);
+    let reflection = f.div(&pi_square, &square)?;
+    let mut sum = f.full_like(x, 0i64);
+    for _ in 0..6 {
+        let square = f.mul(&x_up, &x_up)?;
+        let term = f.div(&one, &square)?;
+        sum = f.add(&sum, &term)?;
+        x_up = f.add(&x_up, &one)?;
+    }
+    let square = f.mul(&x_up, &x_up)?;
+    let inverse = f.div(&one, &square)?;
+    // 1 + 1/(2x) + (1/6 − (1/30 − 1/(42 x²))/x²)/x², over x
+    let mut series = f.full_like(x, 1.0 / 42.0);
+    for coefficient in [1.0 / 30.0, 1.0 / 6.0] {
+        let scaled = f.mul(&inverse, &series)?;
+        let coefficient = f.full_like(x, coefficient);
+        series = f.sub(&coefficient, &scaled)?;
+    }
+    let series = f.mul(&inverse, &series)?;
+    let doubled = f.binary_const(Binary::Multiply, &x_up, 2i64)?;
+    let half = f.div(&one, &doubled)?;
+    let series = f.add(&series, &half)?;
+    let series = f.add(&series, &one)?;
+    let tail = f.div(&series, &x_up)?;
+    let sum = f.add(&sum, &tail)?;
+    let below = f.sub(&reflection, &sum)?;
+    f.select(&reflect, &below, &sum)
 }
 
 fn zeta(f: &mut Func, call: &Call) -> Result<Outputs> {
