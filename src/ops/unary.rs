@@ -6,7 +6,7 @@ use super::pointwise::{sign_bit, truncate};
 use super::table::OpDef;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
-use crate::stablehlo::{Binary, Comparison, Func, Unary, Value};
+use crate::stablehlo::{Binary, Comparison, Func, Monoid, Unary, Value};
 use std::f64::consts::{LN_2, LN_10, PI};
 
 pub(super) const OPS: &[OpDef] = &[
@@ -143,10 +143,45 @@ fn polygamma(f: &mut Func, call: &Call) -> Result<Outputs> {
         return float_with(f, call, trigamma);
     }
     float_with(f, call, |f, x| {
-        let order = f.full_like(x, order);
-        f.binary(Binary::Polygamma, &order, x)
+        // (−1)^(n+1) n! ζ(n + 1, x), with x brought above 1 by ζ(s, x) = x^(−s) + ζ(s, x + 1): the compiler's ζ is for positive x.
+        let exponent = f.full_like(x, -(order + 1));
+        let axes: Vec<usize> = (0..x.rank()).collect();
+        let (zero, steps) = (f.full_like(x, 0i64), f.constant(DType::I32, &[], 0i64));
+        let shifted = f.while_loop(
+            &[x.clone(), zero, exponent, steps],
+            |f, carried| {
+                let below = f.compare_const(Comparison::Lt, &carried[0], 1i64)?;
+                let any = f.reduce(&below, Monoid::Or, &axes)?;
+                let more = f.compare_const(Comparison::Lt, &carried[3], MOST_STEPS)?;
+                f.and(&any, &more)
+            },
+            |f, carried| {
+                let below = f.compare_const(Comparison::Lt, &carried[0], 1i64)?;
+                let term = f.binary(Binary::Power, &carried[0], &carried[2])?;
+                let sum = f.add(&carried[1], &term)?;
+                let next = f.binary_const(Binary::Add, &carried[0], 1i64)?;
+                Ok(vec![
+                    f.select(&below, &next, &carried[0])?,
+                    f.select(&below, &sum, &carried[1])?,
+                    carried[2].clone(),
+                    f.binary_const(Binary::Add, &carried[3], 1i64)?,
+                ])
+            },
+        )?;
+        let order_value = f.full_like(x, order + 1);
+        let rest = f.binary(Binary::Zeta, &order_value, &shifted[0])?;
+        let zeta = f.add(&shifted[1], &rest)?;
+        let factorial: f64 = (1..=order.min(200)).map(|factor| factor as f64).product();
+        f.binary_const(
+            Binary::Multiply,
+            &zeta,
+            if order % 2 == 1 { factorial } else { -factorial },
+        )
     })
 }
+
+/// Arguments below minus this many are beyond the series: their values are of no use in float32 anyway.
+const MOST_STEPS: i64 = 10_000;
 
 /// ψ′ as ATen computes it: reflection below ½, six steps up, then the asymptotic series.
 fn trigamma(f: &mut Func, x: &Value) -> Result<Value> {
