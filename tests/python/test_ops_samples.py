@@ -1,6 +1,6 @@
-"""PyTorch's own samples (`op_db`) for the families without a file of their own: values against the CPU, nothing falls back.
+"""PyTorch's own samples (`op_db`) for the families without a file of their own: values against the CPU, no fallback.
 
-A quick slice: a few samples per operator and dtype. The whole database is the conformance suite's, which comes later.
+A quick slice: a few samples per operator and dtype; the whole database is the conformance suite's, which comes later.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ exp exp2 expm1 log log1p log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh c
 lgamma digamma polygamma sigmoid logit reciprocal abs neg sign sgn signbit floor ceil trunc frac round nan_to_num frexp
 deg2rad rad2deg eq ne lt le gt ge isnan isinf isposinf isneginf logical_and logical_or logical_xor logical_not
 bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift polar angle complex conj_physical
-cat stack flip roll repeat tile diag_embed constant_pad_nd index_select gather scatter scatter_add scatter_reduce index_add
-index_copy index_fill index_put take put masked_select masked_scatter nonzero arange linspace logspace eye tril triu
+cat stack flip roll repeat tile diag_embed constant_pad_nd index_select gather scatter scatter_add scatter_reduce
+index_add index_copy index_fill index_put take put masked_select masked_scatter nonzero arange linspace logspace eye tril triu
 nn.functional.embedding softmax log_softmax nn.functional.layer_norm nn.functional.group_norm
 nn.functional.batch_norm native_layer_norm native_batch_norm nn.functional.instance_norm nn.functional.rms_norm
 nn.functional.relu nn.functional.relu6 nn.functional.gelu nn.functional.silu nn.functional.mish nn.functional.elu
