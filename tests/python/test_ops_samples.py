@@ -16,22 +16,23 @@ SAMPLES = 3
 
 NAMES = """
 add sub rsub mul div floor_divide remainder fmod pow maximum minimum fmax fmin atan2 hypot copysign logaddexp
-logaddexp2 xlogy heaviside lerp addcmul addcdiv clamp clamp_min clamp_max where masked_fill gcd lcm
-exp exp2 expm1 log log1p log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc erf erfc
-lgamma digamma polygamma sigmoid logit reciprocal abs neg sign sgn signbit floor ceil trunc frac round nan_to_num frexp
-deg2rad rad2deg eq ne lt le gt ge isnan isinf isposinf isneginf logical_and logical_or logical_xor logical_not
-bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift polar angle complex conj_physical
-cat stack flip roll repeat tile diag_embed constant_pad_nd index_select gather scatter scatter_add scatter_reduce
-index_add index_copy index_fill index_put take put masked_select masked_scatter nonzero arange linspace logspace eye tril triu
-nn.functional.embedding softmax log_softmax nn.functional.layer_norm nn.functional.group_norm
-nn.functional.batch_norm native_layer_norm native_batch_norm nn.functional.instance_norm nn.functional.rms_norm
-nn.functional.relu nn.functional.relu6 nn.functional.gelu nn.functional.silu nn.functional.mish nn.functional.elu
-nn.functional.celu nn.functional.selu nn.functional.leaky_relu nn.functional.softplus nn.functional.hardswish
-nn.functional.hardsigmoid nn.functional.hardtanh nn.functional.hardshrink nn.functional.softshrink
-nn.functional.logsigmoid nn.functional.glu nn.functional.prelu nn.functional.threshold
-nn.functional.mse_loss nn.functional.l1_loss nn.functional.smooth_l1_loss nn.functional.huber_loss
-nn.functional.binary_cross_entropy nn.functional.binary_cross_entropy_with_logits nn.functional.nll_loss
-nn.functional.cross_entropy nn.functional.kl_div nn.functional.soft_margin_loss
+logaddexp2 xlogy heaviside lerp addcmul addcdiv clamp clamp_min clamp_max where masked_fill gcd lcm exp exp2
+expm1 log log1p log2 log10 sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc erf
+erfc lgamma digamma polygamma sigmoid logit reciprocal abs neg sign sgn signbit floor ceil trunc frac round
+nan_to_num frexp deg2rad rad2deg eq ne lt le gt ge isnan isinf isposinf isneginf logical_and logical_or
+logical_xor logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift
+polar angle complex conj_physical cat stack flip roll repeat tile diag_embed constant_pad_nd index_select
+gather scatter scatter_add scatter_reduce index_add index_copy index_fill index_put take put masked_select
+masked_scatter nonzero arange linspace logspace eye tril triu nn.functional.embedding softmax log_softmax
+nn.functional.layer_norm nn.functional.group_norm nn.functional.batch_norm native_layer_norm native_batch_norm
+nn.functional.instance_norm nn.functional.rms_norm nn.functional.relu nn.functional.relu6 nn.functional.gelu
+nn.functional.silu nn.functional.mish nn.functional.elu nn.functional.celu nn.functional.selu
+nn.functional.leaky_relu nn.functional.softplus nn.functional.hardswish nn.functional.hardsigmoid
+nn.functional.hardtanh nn.functional.hardshrink nn.functional.softshrink nn.functional.logsigmoid
+nn.functional.glu nn.functional.prelu nn.functional.threshold nn.functional.mse_loss nn.functional.l1_loss
+nn.functional.smooth_l1_loss nn.functional.huber_loss nn.functional.binary_cross_entropy
+nn.functional.binary_cross_entropy_with_logits nn.functional.nll_loss nn.functional.cross_entropy
+nn.functional.kl_div nn.functional.soft_margin_loss
 """.split()
 
 OPERATORS = [
