@@ -10,6 +10,7 @@ use crate::cache::pool;
 use crate::device::registry;
 use crate::dtype::DType;
 use crate::error::{Error, Result, ensure};
+use crate::ops::common::scalar_type;
 use crate::ops::schema::Variant;
 use crate::ops::{Arg, Call, Operand, Outputs};
 use crate::promote::{Category, can_cast};
@@ -501,34 +502,11 @@ impl Builder<'_, '_> {
             || {
                 Error::runtime(format!(
                     "result type {} can't be cast to the desired output type {}",
-                    torch_type(value.dtype()),
-                    torch_type(tensor.dtype)
+                    scalar_type(value.dtype()),
+                    scalar_type(tensor.dtype)
                 ))
             },
         )?;
         self.f.convert(value, tensor.dtype)
-    }
-}
-
-/// A dtype as `c10::ScalarType` prints: `Float`, `Long`.
-fn torch_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::U8 => "Byte",
-        DType::I8 => "Char",
-        DType::I16 => "Short",
-        DType::I32 => "Int",
-        DType::I64 => "Long",
-        DType::F16 => "Half",
-        DType::F32 => "Float",
-        DType::F64 => "Double",
-        DType::C64 => "ComplexFloat",
-        DType::C128 => "ComplexDouble",
-        DType::Bool => "Bool",
-        DType::BF16 => "BFloat16",
-        DType::F8E5M2 => "Float8_e5m2",
-        DType::F8E4M3FN => "Float8_e4m3fn",
-        DType::U16 => "UInt16",
-        DType::U32 => "UInt32",
-        DType::U64 => "UInt64",
     }
 }

@@ -66,8 +66,16 @@ fn call_with(
         }
         None => match build::build(overload, Context(context), arguments, &inputs, device, key)? {
             Built::Program(program) => {
-                statistics::MISSES.fetch_add(1, Relaxed);
-                PROGRAMS.insert(hash, Arc::new(program))
+                let built = Arc::new(program);
+                let kept = PROGRAMS.insert(hash, built.clone());
+                // Another thread may have built the same meanwhile: its program is the one, and its compile is shared.
+                let counter = if Arc::ptr_eq(&built, &kept) {
+                    &statistics::MISSES
+                } else {
+                    &statistics::HITS
+                };
+                counter.fetch_add(1, Relaxed);
+                kept
             }
             Built::Resize(outs) => return Ok(Outcome::Resize(outs)),
         },
