@@ -1,6 +1,7 @@
 //! The same bytes as another dtype (`x.view(dtype)`, `view_as_real`, `view_as_complex`), row-major.
 //!
-//! StableHLO's `bitcast_convert` knows neither bool nor complex: a bool travels as its uint8, a complex number as its two parts on a last axis.
+//! StableHLO's `bitcast_convert` knows neither bool nor complex: a bool travels as its uint8, a complex number as its two
+//! parts on a last axis.
 
 use crate::dtype::DType;
 use crate::error::Result;

@@ -161,7 +161,8 @@ impl Window {
         })
     }
 
-    /// The rows of a base of another dtype that the window touches, as `start` and `limit` of every axis, and the window on those rows alone.
+    /// The rows of a base of another dtype that the window touches, as `start` and `limit` of every axis, and the window on
+    /// those rows alone.
     /// `None` when that is all of the base. The window is not empty and lies inside.
     pub(super) fn narrow(&self, base: &TensorType) -> Option<(Dims, Dims, Window)> {
         let (from, to) = (base.dtype.bytes() as i64, self.dtype.bytes() as i64);

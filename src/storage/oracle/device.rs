@@ -159,7 +159,7 @@ fn programs_read_and_write_what_walks_over_memory_do() -> Result<()> {
     let mut faults = Vec::new();
     let mut seed = 0;
     let mut windows = 0;
-    while windows < cases(1600) {
+    while windows < cases(1200) {
         seed += 1;
         let mut random = Random(seed);
         let dtype = DType::ALL[seed as usize % DType::ALL.len()];
